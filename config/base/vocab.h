@@ -12,7 +12,7 @@
 
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define UNUSED __attribute__((unused))
-#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define PRINTF_LIKE(text_at, first_at) __attribute__((__format__(__printf__, text_at, first_at)))
 
 #define container_of(member_pointer, type, member)                                                 \
     ((type *)(void *)((char *)(member_pointer)-offsetof(type, member)))
