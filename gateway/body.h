@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/body.h: a request body outside the arena, bounded per request and per process.
+ *
+ * For:       DESIGN's rule "Bodies": counted, freed at the first answer byte.
+ * Called by: exchange.c, steps.c. */
+#ifndef GATEWAY_BODY_H
+#define GATEWAY_BODY_H
+
+#include "config/config.h"
+
+struct body {
+    char  *data;
+    size_t size, room;
+};
+
+/* Makes room for a body of so many bytes announced (0: not known). Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY. */
+MUST_CHECK enum err body_expect(struct body *body, const struct config *config, uint64_t bytes);
+
+/* Appends. The same errors; past 1.25 × bodies_memory a half-read body gives way too. */
+MUST_CHECK enum err body_append(struct body *body, const struct config *config, struct span piece);
+
+/* Frees it. Safe twice. */
+void body_free(struct body *body);
+
+#endif

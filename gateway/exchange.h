@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/exchange.h: one HTTP request and its response.
+ *
+ * For:       the table of steps, the runner, open and close; and the two faces that the protocols see: the request as
+ *            they hand it in, the answer as they send it out.
+ * Called by: conn.c (h1) and h2.c.
+ * Thread:    lives and dies on one worker. */
+#ifndef GATEWAY_EXCHANGE_H
+#define GATEWAY_EXCHANGE_H
+
+#include "config/base/arena.h"
+#include "config/config.h"
+#include "gateway/ask.h"
+#include "gateway/body.h"
+#include "gateway/flight.h"
+#include "gateway/server.h"
+#include "meter/meter.h"
+#include "router/router.h"
+
+struct attempt;
+struct h2_stream;
+
+/* clang-format off */
+#define EXCHANGE_STEPS(STEP)                                              \
+    STEP(identify, "whose key is this")                                   \
+    STEP(read_ask, "which model, which messages, streamed or whole")      \
+    STEP(classify, "what kind of task, and which models may do it")       \
+    STEP(admit,    "a place in the in-flight table")                      \
+    STEP(choose,   "which model")                                         \
+    STEP(queue,    "when is its turn, and on which replica")              \
+    STEP(send,     "hand the ask over, wait for the answer's head")       \
+    STEP(relay,    "carry the answer back, counting as it passes")        \
+    STEP(settle,   "charge what was used, log")
+/* clang-format on */
+
+enum step {
+#define STEP(name, says) STEP_##name,
+    EXCHANGE_STEPS(STEP)
+#undef STEP
+    STEP_done
+};
+
+/* What a step says of itself: NEXT (the row below), WAIT (run me again when woken), ANSWER (down to relay: an answer of our
+ * own or an error), RETRY (up to choose). */
+enum verdict { NEXT, WAIT, ANSWER, RETRY };
+
+/* A header field; names in lower case. */
+struct field {
+    struct span name, value;
+};
+
+#define ANSWER_FIELDS_MAX 48
+
+enum answer_framing {
+    ANSWER_NO_BODY, /* HEAD, 204, 304: the head is all */
+    ANSWER_LENGTH,  /* answer.length bytes follow */
+    ANSWER_STREAM   /* unknown length: h1 chunked (HTTP/1.0: until close), h2 DATA until END_STREAM */
+};
+
+/* The answer's head, ready to send once `ready`. The body is what x->rider holds. */
+struct answer {
+    bool                ready;  /* the head may go out */
+    bool                sent;   /* the protocol has put it into its output */
+    int                 status;
+    enum answer_framing framing;
+    uint64_t            length;
+    uint32_t            field_count;
+    struct field       *fields; /* in the arena; no connection-level fields, no content-length, no date */
+};
+
+struct exchange {
+    /* open: written by the protocol before exchange_begin(), borrowed texts copied to the arena */
+    struct worker  *worker;
+    struct conn    *conn;       /* NULL once the client has gone */
+    struct h2_stream *stream;   /* h2 only: the protocol's own */
+    struct arena    arena;
+    struct config  *config;     /* snapshot held from open to close */
+    struct span     method, target, path;
+    struct span     authorization, api_key_header, content_type, content_encoding, accept_encoding;
+    struct span     request_id, task_class, traceparent, tracestate, origin, accept;
+    struct span     anthropic_version, anthropic_beta;
+    struct field   *kept;       /* fields that a class of the config looks at */
+    uint32_t        kept_count;
+    struct span     request_method_wanted, request_headers_wanted; /* CORS preflight */
+    uint64_t        exchange_number;
+    char            exchange_id[33];
+    uint64_t        opened_ns;
+    int64_t         opened_us;
+
+    struct body     body;       /* read_ask: own buffer, freed at the first answer byte */
+    bool            body_whole; /* the protocol: the body is all there */
+    bool            finish_read;/* h1: bytes of the body may be skipped, the answer is under way */
+
+    const struct config_key    *key;    /* identify: borrowed from config */
+    enum endpoint   endpoint;   /* identify */
+    struct span     path_rest;  /* identify: {id} of /v1/models/{id} */
+    struct ask      ask;        /* read_ask: spans point into body; what outlives it is copied to arena */
+    const struct config_class  *class;  /* classify */
+    const char     *class_why;
+    struct slot    *slot;       /* admit; ended in settle */
+    const struct config_model  *candidates[MODEL_CANDIDATES_MAX]; /* choose */
+    uint32_t        candidate_count, candidate;
+    uint32_t        attempts;   /* queue: sent so far, this one included */
+    bool            retry_counted;
+    struct ticket   ticket;     /* queue: a slot on the replica, back when its answer ends */
+    struct letter   grant_letter;
+    bool            grant_posted; /* the letter is under way: the exchange may not be freed */
+    uint64_t        queue_ns;   /* queue: time waited in all */
+    struct attempt *attempt;    /* send: the one under way; NULL before and after */
+    struct rider    rider;      /* send: our seat: cursor, flight */
+    struct answer   answer;     /* send, relay: the head */
+    struct usage    delivered;  /* relay: running totals handed to the socket */
+    int64_t         delivered_text_bytes;
+    uint64_t        first_token_ns, sent_ns, ended_ns;
+    int64_t         bytes_out;
+    enum usage_source source;
+    uint32_t        flags;
+    enum outcome    outcome;
+    const struct config_model   *model;   /* of the attempt that answers, for settle */
+    const struct config_replica *replica;
+    enum err        cause;      /* first error met, OK if none */
+    enum step       step;       /* written by exchange_move() alone */
+    bool            client_gone;
+    bool            answered;   /* the protocol has handed the whole answer to the socket (or gave up) */
+    struct wake     wake;
+    struct deadline deadline;
+    struct grave    grave;
+};
+
+/* A new exchange with a snapshot and an arena; NULL without memory. The protocol fills what stands under "open". */
+MUST_CHECK struct exchange *exchange_open(struct worker *worker, struct conn *conn);
+
+/* Takes one header field in (name in any case): copies what we look at. ERR_NO_MEMORY; ERR_BAD_HTTP for a field that may come once only and came twice. */
+MUST_CHECK enum err exchange_field(struct exchange *x, struct span name, struct span value);
+
+/* The head is whole (method, target set): the steps begin. */
+void exchange_begin(struct exchange *x);
+
+/* The head could not be read: answers err without asking anybody. (h1 only; the conn closes after.) */
+void exchange_refuse(struct exchange *x, enum err err);
+
+/* A piece of the body came. Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY: the exchange answers it by itself; the protocol
+ * skips what still comes. */
+enum err exchange_body(struct exchange *x, struct span piece);
+
+/* The body is whole. */
+void exchange_body_end(struct exchange *x);
+
+/* The client has gone (FIN, RST, RST_STREAM, connection closed): x->conn and x->stream are not used any more. */
+void exchange_abandon(struct exchange *x);
+
+/* Before bytes of the cursor's chunk leave: its running totals are published. The protocol calls it for each chunk, once,
+ * before it hands the chunk's last byte over. */
+void exchange_delivering(struct exchange *x, const struct chunk *chunk);
+
+/* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was sent, framing included. */
+void exchange_answered(struct exchange *x);
+
+/* Runs its steps in this turn. */
+void exchange_wake(struct exchange *x);
+
+/* "send", "relay" … for logs. */
+const char *exchange_step_name(enum step step);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/reply.h: answers of our own; the only place where an error becomes HTTP.
+ *
+ * For:       error bodies in the API's shape, the models list, preflights, health; and the fields every answer bears.
+ * Called by: steps.c, relay.c, admin.c. */
+#ifndef GATEWAY_REPLY_H
+#define GATEWAY_REPLY_H
+
+#include "gateway/exchange.h"
+
+/* Adds a field to the answer (name lower case; both borrowed until the exchange closes). Past ANSWER_FIELDS_MAX it is
+ * dropped with a log line. */
+void reply_field(struct exchange *x, struct span name, struct span value);
+
+/* Makes x's answer an error of ours: status, body {"error":{"message","type","param","code"}}, retry-after when the row
+ * says so, x-should-retry: false where trying again is useless. message NULL: the row's text; else a text made for this case (copied).
+ * param may be NULL. Sets x->cause when it was OK. Marks the answer ready and the rider ended. Also before the head of a stream has gone; afterwards see
+ * reply_error_event(). */
+void reply_error(struct exchange *x, enum err err, const char *message, const char *param);
+
+/* The chunk of an SSE error event in the API's shape ("data: {"error":{…}}\n\n"), framed; NULL without memory. */
+struct chunk *reply_error_event(struct exchange *x, enum err err);
+
+/* A whole answer with a body of ours (copied). */
+void reply_body(struct exchange *x, int status, struct span content_type, struct span body);
+
+/* The models that this key may use: list, or the one with x->path_rest (404 if it is not there). */
+void reply_models(struct exchange *x);
+
+/* OPTIONS: 204 with the CORS fields. */
+void reply_preflight(struct exchange *x);
+
+/* Fields that every answer bears: x-request-id, CORS, and, once a route was chosen, x-tollgate-model, -replica, -class, -why, -overhead-ms. Called
+ * once, when the head is made. */
+void reply_common_fields(struct exchange *x);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/server.h: listeners, workers, and the turn of a loop.
+ *
+ * For:       one process: N workers, each with its loop, listeners, conns and replica connections.
+ * Promises:  1. A doorbell (struct wake) rung in a callback runs once, in server_turn(), never inside another.
+ *            2. What was closed is freed at the end of the turn, never under a running function.
+ *            3. A deadline that fires early re-arms itself: it costs a list move, no timer call.
+ * Lock order: model queue (router) · replica tables (router) · log. The gateway takes no lock while it
+ *             calls a room. */
+#ifndef GATEWAY_SERVER_H
+#define GATEWAY_SERVER_H
+
+#include <event2/event.h>
+
+#include "config/config.h"
+#include "gateway/h1.h"
+#include "gateway/mailbox.h"
+#include "meter/meter.h"
+
+/* Something that wants to run in this turn. Embedded in its owner. */
+struct wake {
+    struct wake *next;
+    bool         queued;
+    void (*run)(struct wake *wake);
+};
+
+/* Something that must happen by a moment; lazily: see deadline_set(). Embedded in its owner. */
+struct deadline {
+    struct deadline *next, *previous; /* in its bucket; NULL when not set */
+    uint64_t         at_ns;           /* when it is really due */
+    uint64_t         bucket_ns;       /* under which moment it is filed: ≤ at_ns */
+    void (*due)(struct deadline *deadline);
+};
+
+#define WHEEL_BUCKETS 4096
+#define WHEEL_TICK_NS (UINT64_C(10) * NS_PER_MS)
+
+struct wheel {
+    struct deadline buckets[WHEEL_BUCKETS]; /* heads of rings */
+    uint64_t        used[WHEEL_BUCKETS / 64];
+    uint64_t        tick; /* the next bucket to look at, as now_ns / WHEEL_TICK_NS */
+    uint64_t        count;
+};
+
+/* Something closed that is to be freed at the end of the turn. Embedded in its owner. */
+struct grave {
+    struct grave *next;
+    bool          dug;
+    void (*bury)(struct grave *grave);
+};
+
+struct conn;
+struct pool;
+struct server;
+
+#define WORKER_SCRATCH_BYTES 65536
+
+struct worker {
+    struct server     *server;
+    uint32_t           index;
+    struct event_base *base;
+    struct config     *config;   /* the snapshot for new exchanges; one reference */
+    struct mailbox     mailbox;
+    uint64_t           now_ns;   /* read once a turn */
+    int64_t            wall_us;  /* likewise */
+    struct wake       *first_woken, *last_woken;
+    struct grave      *graves;
+    struct wheel       wheel;
+    struct event      *wheel_event;
+    uint64_t           wheel_armed_ns; /* when wheel_event will fire; 0: not armed */
+    struct listener   *listeners;
+    struct conn       *conns;     /* all open ones */
+    uint32_t           conn_count;
+    uint32_t           exchange_count;
+    struct pool       *pools;     /* of connections to replicas */
+    bool               draining;
+    uint64_t           next_exchange; /* low half of exchange ids */
+    uint64_t           id_prefix;
+    char               date[32];  /* "Mon, 30 Nov 2026 15:00:00 GMT", of date_second */
+    int64_t            date_second;
+    char              *scratch;   /* WORKER_SCRATCH_BYTES: bytes just received */
+    char              *out;       /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
+    struct h1_head    *head;      /* scratch of the h1 parser */
+    void              *free_exchanges; /* freelists, see exchange.c and flight.c */
+    uint32_t           free_exchange_count;
+};
+
+struct server {
+    struct meter   *meter;
+    struct worker  *workers;
+    uint32_t        worker_count;
+    const char     *config_path; /* NULL: embedded */
+    uint64_t        started_ns;
+};
+
+/* Rings a doorbell: wake->run runs in this turn (or the next). Idempotent. Worker's thread only. */
+void server_wake(struct worker *worker, struct wake *wake);
+
+/* Takes a doorbell back, when its owner closes. */
+void server_unwake(struct worker *worker, struct wake *wake);
+
+/* Frees at the end of the turn. Idempotent. */
+void server_bury(struct worker *worker, struct grave *grave);
+
+/* Sets or moves a deadline; due() runs at or a tick after at_ns. Moving it later is free. */
+void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns);
+void deadline_clear(struct worker *worker, struct deadline *deadline);
+
+/* The date header's text now. */
+const char *server_date(struct worker *worker);
+
+/* Takes a new configuration over (any thread: the calling one loads and checks). problems as config_load(). */
+MUST_CHECK enum err server_reload(struct server *server, struct config_problems *out_problems);
+
+/* Runs until stopped by SIGTERM or SIGINT; returns the process's exit code. config: taken over. */
+int server_run(struct config *config, const char *config_path);
+
+#endif
