@@ -1,0 +1,203 @@
+# Tollgate: one Makefile, not recursive; everything it makes lies in build/.
+#
+#   make             build/tollgate (the gateway), build/fake (a simulated model server), build/load, build/soak
+#   make deps        installs the Debian packages that are missing; deps-bench: the peers of the bench
+#   make run         deps, build, two simulated model servers and the gateway; DETACH=1 returns when ready;
+#                    SMALL=URL LARGE=URL stand it before real servers; make stop ends it
+#   make test        every suite under AddressSanitizer; the last line is the sum
+#   make unit | integration | cases | sdk | fuzz-regress | lint     one suite of make test
+#   make sanitize    units and integration under ThreadSanitizer, after the same under ASan and UBSan
+#   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
+#   make soak | bench | bare | format | install | clean
+#
+# Variables: CC=gcc or clang, LTO=1, V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CLANG  ?= clang
+PYTHON ?= /usr/bin/python3
+PREFIX ?= /usr/local
+FUZZ_RUNS    ?= 10000000
+FUZZ_SECONDS ?= 1200
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+
+COMPILER := $(notdir $(lastword $(CC)))
+SUFFIX   := $(if $(LTO),-lto)
+Q        := $(if $(V),,@)
+
+# ---- Sources: the rooms by wildcard, each program by its folder ----
+
+ROOMS         := config/base config meter cache router gateway
+room_sources  := $(filter-out gateway/main.c,$(wildcard $(ROOMS:%=%/*.c)))
+unit_sources  := $(wildcard tests/unit/test_*.c)
+fuzz_sources  := $(wildcard tests/fuzz/fuzz_*.c)
+
+tollgate_sources := $(wildcard gateway/main.c)
+fake_sources     := $(wildcard tests/fake/*.c)
+load_sources     := $(wildcard bench/load.c bench/load_*.c)
+soak_sources     := $(wildcard tests/soak/*.c)
+PROGRAMS         := $(foreach program,tollgate fake load soak,$(if $($(program)_sources),$(program)))
+
+# ---- Flavours: how a folder of objects is compiled and linked ----
+
+plain_compile := -O2 -g $(if $(LTO),-flto)
+plain_link    := $(if $(LTO),-flto -O2)
+asan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+asan_link     := -fsanitize=address,undefined
+tsan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+tsan_link     := -fsanitize=thread
+fuzz_compile  := $(asan_compile) -fsanitize=fuzzer-no-link
+fuzz_link     := $(asan_link)
+cover_compile := -O1 -g -fprofile-instr-generate -fcoverage-mapping -fsanitize=fuzzer-no-link
+cover_link    := -fprofile-instr-generate
+
+PLAIN := build/$(COMPILER)-plain$(SUFFIX)
+ASAN  := build/$(COMPILER)-asan
+TSAN  := build/$(COMPILER)-tsan
+FUZZ  := build/$(notdir $(CLANG))-fuzz
+COVER := build/$(notdir $(CLANG))-cover
+
+unit_programs = $(unit_sources:tests/unit/%.c=$(1)/unit/%)
+fuzz_programs = $(fuzz_sources:tests/fuzz/%.c=$(1)/fuzz/%)
+
+.PHONY: all
+all: $(PROGRAMS:%=build/%)
+
+# $(1) folder, $(2) compiler, $(3) flavour. Flags come from files that deploy/flags wrote once per
+# compiler, so that nothing is asked of compiler or pkg-config before "make deps" has run.
+define FLAVOUR
+$(1)_flags := build/$(notdir $(lastword $(2))).flags
+
+$(1)/obj/%.o: %.c $$($(1)_flags) Makefile
+	@mkdir -p $$(@D)
+	$$(if $$(V),,@echo '  $(notdir $(lastword $(2))) $(3) $$<')
+	$$(Q)$(2) @$$($(1)_flags) $$(if $$(filter plain,$(3)),@$$($(1)_flags:.flags=.harden)) $$($(3)_compile) -MMD -MP -c -o $$@ $$<
+
+$(1)/obj/config/default.o: build/generated/default_yaml.h
+
+$(1)/libtollgate.a: $$(room_sources:%.c=$(1)/obj/%.o)
+	@rm -f $$@
+	$$(Q)$$(if $$(LTO),gcc-ar,ar) rcs $$@ $$^
+
+$$(foreach program,$$(PROGRAMS),$$(eval $(1)/bin/$$(program): $$($$(program)_sources:%.c=$(1)/obj/%.o)))
+$$(PROGRAMS:%=$(1)/bin/%): $(1)/libtollgate.a
+	@mkdir -p $$(@D)
+	$$(Q)$(2) $$(if $$(filter plain,$(3)),@$$($(1)_flags:.flags=.harden-link)) $$($(3)_link) -o $$@ $$(filter %.o,$$^) $(1)/libtollgate.a @$$($(1)_flags:.flags=.libs)
+
+$(1)/unit/%: $(1)/obj/tests/unit/%.o $(1)/libtollgate.a
+	@mkdir -p $$(@D)
+	$$(Q)$(2) $$($(3)_link) -o $$@ $$^ -lcmocka @$$($(1)_flags:.flags=.libs)
+
+$(1)/fuzz/%: $(1)/obj/tests/fuzz/%.o $(1)/libtollgate.a
+	@mkdir -p $$(@D)
+	$$(Q)$(2) $$($(3)_link) -fsanitize=fuzzer -o $$@ $$^ @$$($(1)_flags:.flags=.libs)
+endef
+
+$(eval $(call FLAVOUR,$(PLAIN),$(CC),plain))
+$(eval $(call FLAVOUR,$(ASAN),$(CC),asan))
+$(eval $(call FLAVOUR,$(TSAN),$(CC),tsan))
+$(eval $(call FLAVOUR,$(FUZZ),$(CLANG),fuzz))
+$(eval $(call FLAVOUR,$(COVER),$(CLANG),cover))
+
+-include $(shell find build -name '*.d' 2>/dev/null)
+
+# Which flags this compiler knows; .flags stands for the .harden, .harden-link and .libs beside it.
+build/%.flags: deploy/flags $(if $(filter run,$(MAKECMDGOALS)),| deps)
+	@mkdir -p $(@D)
+	@deploy/flags $* $(@:.flags=)
+
+# The embedded configuration as one C string.
+build/generated/default_yaml.h: config/default.yaml
+	@mkdir -p $(@D)
+	@{ echo '/* Made from $<. */'; echo 'static const char default_yaml[] ='; \
+	   sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/' $<; echo '    ;'; } > $@
+
+# The programs at the root of build/ are those of the compiler used last.
+$(PROGRAMS:%=build/%): build/%: $(PLAIN)/bin/% FORCE
+	@[ $< -ef $@ ] || ln -f $< $@
+.PHONY: FORCE
+FORCE:
+
+# ---- Set-up and running ----
+
+.PHONY: deps deps-bench run stop install clean format
+deps:
+	@deploy/deps
+
+deps-bench: deps
+	@deploy/deps bench
+
+run: deps all
+	@DETACH='$(DETACH)' SMALL='$(SMALL)' LARGE='$(LARGE)' exec deploy/run
+
+stop:
+	@deploy/run stop
+
+install: all
+	install -D -m 755 build/tollgate $(DESTDIR)$(PREFIX)/bin/tollgate
+	install -D -m 644 config/default.yaml $(DESTDIR)$(PREFIX)/share/tollgate/tollgate.yaml
+
+format:
+	clang-format -i $(wildcard $(ROOMS:%=%/*.[ch]) tests/*/*.[ch] bench/*.[ch])
+
+clean:
+	rm -rf build
+
+# ---- Suites; each prints its own "N passed, N failed" ----
+
+.PHONY: test unit integration cases sdk fuzz fuzz-regress sanitize soak lint bench bare cover
+suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
+suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
+suites_cases        := $(PYTHON) tests/cases/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
+suites_sdk          := $(PYTHON) tests/sdk/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
+suites_fuzz_regress := tests/run_fuzz_regress $(call fuzz_programs,$(FUZZ))
+suites_lint         := CC='$(CC)' CLANG='$(CLANG)' tests/lint/run
+
+unit: $(call unit_programs,$(ASAN))
+	@$(suites_unit)
+
+integration: all $(PROGRAMS:%=$(ASAN)/bin/%)
+	@$(suites_integration)
+
+cases: all $(PROGRAMS:%=$(ASAN)/bin/%)
+	@$(suites_cases)
+
+sdk: all $(PROGRAMS:%=$(ASAN)/bin/%)
+	@$(suites_sdk)
+
+fuzz-regress: $(call fuzz_programs,$(FUZZ))
+	@$(suites_fuzz_regress)
+
+lint: build/$(COMPILER).flags build/$(notdir $(CLANG)).flags build/generated/default_yaml.h
+	@$(suites_lint)
+
+test: all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call fuzz_programs,$(FUZZ)) \
+      build/$(notdir $(CLANG)).flags
+	@tests/run "unit: $(suites_unit)" "integration: $(suites_integration)" "cases: $(suites_cases)" \
+	    "sdk: $(suites_sdk)" "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
+
+# ThreadSanitizer is not for one worker: the tests read WORKERS.
+sanitize: test $(PROGRAMS:%=$(TSAN)/bin/%) $(call unit_programs,$(TSAN))
+	@WORKERS=2 tests/run "units under TSan: tests/run_unit $(call unit_programs,$(TSAN))" \
+	    "integration under TSan: $(subst $(ASAN),$(TSAN),$(suites_integration))"
+
+fuzz: $(call fuzz_programs,$(FUZZ))
+	@FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run_fuzz $^
+
+# Lines of each parser that its corpus reaches.
+cover: $(call fuzz_programs,$(COVER))
+	@tests/run_cover $^
+
+soak: all
+	@tests/soak/run $(SOAK)
+
+bench: all
+	@QUICK='$(QUICK)' bench/run
+
+bare:
+	@tests/bare/run
