@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/fake/main.c: a simulated model server.
+ *
+ * For:       tests and benches: it speaks HTTP as vLLM (or OpenAI) does, generates counted tokens,
+ *            and fails on demand.
+ *            directive.h lists what a test can ask for; GET /fake/counters says what was really
+ *            done.
+ * Called by: tests, `make run`, `make bench`.
+ * Knows not: anything of the gateway. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/fake/counters.h"
+#include "tests/fake/server.h"
+#include "tests/fake/service.h"
+
+static volatile sig_atomic_t stop;
+
+static const char usage_text[] =
+    "usage: fake --port P [options]\n"
+    "  --port P             0: the kernel picks one; `ready PORT` is printed\n"
+    "  --host ADDRESS       127.0.0.1\n"
+    "  --models A,B         names that are served (fake)\n"
+    "  --kind vllm|openai   whose wire is spoken (vllm)\n"
+    "  --key KEY            the key that requests must bear (none)\n"
+    "  --base-path PATH     in front of all paths (none)\n"
+    "  --keep-alive-ms N    idle connections are closed after this (5000)\n"
+    "  --log FILE           one line per finished request\n"
+    "  --once-file FILE     where the keys of `once` are kept, shared with other servers (none)\n"
+    "  --record             keep the last request for GET /fake/last\n"
+    "  --ready-fd N         where `ready PORT` is written (1)\n"
+    "control: GET /fake/counters, /fake/last, /fake/flush; POST /fake/reset, "
+    "/fake/set?NAME=VALUE&...\n";
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+/* Signals come only while the loop sleeps. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* As many descriptors as we may have: thousands of streams are ordinary here. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static struct text text_of(const char *string)
+{
+    return (struct text){string, strlen(string)};
+}
+
+/* Cuts the list at its commas, in place. */
+static void set_models(char *list)
+{
+    char *rest = NULL;
+
+    service.model_count = 0;
+    for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
+        if (service.model_count < MODELS_MOST)
+            service.models[service.model_count++] = text_of(name);
+}
+
+static int wrong_usage(void)
+{
+    fputs(usage_text, stderr);
+    return 2;
+}
+
+static int number_of(const char *string)
+{
+    char *end;
+    long number = strtol(string, &end, 10);
+
+    return *string == '\0' || *end != '\0' || number < 0 || number > 1000000000 ? -1 : (int)number;
+}
+
+int main(int argument_count, char **arguments)
+{
+    enum {
+        PORT,
+        HOST,
+        MODELS,
+        KIND,
+        KEY,
+        BASE_PATH,
+        KEEP_ALIVE,
+        LOG,
+        ONCE_FILE,
+        RECORD,
+        READY_FD,
+        HELP
+    };
+    static const struct option options[] = {
+        {"port", required_argument, NULL, PORT},
+        {"host", required_argument, NULL, HOST},
+        {"models", required_argument, NULL, MODELS},
+        {"kind", required_argument, NULL, KIND},
+        {"key", required_argument, NULL, KEY},
+        {"base-path", required_argument, NULL, BASE_PATH},
+        {"keep-alive-ms", required_argument, NULL, KEEP_ALIVE},
+        {"log", required_argument, NULL, LOG},
+        {"once-file", required_argument, NULL, ONCE_FILE},
+        {"record", no_argument, NULL, RECORD},
+        {"ready-fd", required_argument, NULL, READY_FD},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    const char *host = "127.0.0.1";
+    const char *log_path = NULL;
+    const char *once_path = NULL;
+    int port = -1;
+    int keep_alive_ms = 5000;
+    int ready_fd = 1;
+    int option;
+
+    service.models[0] = TEXT("fake");
+    service.model_count = 1;
+    while ((option = getopt_long(argument_count, arguments, "", options, NULL)) != -1) {
+        switch (option) {
+        case PORT:
+            port = number_of(optarg);
+            break;
+        case HOST:
+            host = optarg;
+            break;
+        case MODELS:
+            set_models(optarg);
+            break;
+        case KIND:
+            service.openai = strcmp(optarg, "openai") == 0;
+            break;
+        case KEY:
+            service.key = text_of(optarg);
+            break;
+        case BASE_PATH:
+            service.base_path = text_of(optarg);
+            break;
+        case KEEP_ALIVE:
+            keep_alive_ms = number_of(optarg);
+            break;
+        case LOG:
+            log_path = optarg;
+            break;
+        case ONCE_FILE:
+            once_path = optarg;
+            break;
+        case RECORD:
+            service.record = true;
+            break;
+        case READY_FD:
+            ready_fd = number_of(optarg);
+            break;
+        case HELP:
+            fputs(usage_text, stdout);
+            return 0;
+        default:
+            return wrong_usage();
+        }
+    }
+    if (port < 0 || port > 65535 || keep_alive_ms < 0 || ready_fd < 0 || service.model_count == 0 ||
+        optind != argument_count)
+        return wrong_usage();
+    raise_limits();
+    catch_signals();
+    answer_prepare();
+    if (!directive_remember_in(once_path)) {
+        fprintf(stderr, "fake: %s: %s\n", once_path != NULL ? once_path : "memory",
+                strerror(errno));
+        return 1;
+    }
+    if (log_path != NULL && !counters_open_log(log_path)) {
+        fprintf(stderr, "fake: %s: %s\n", log_path, strerror(errno));
+        return 1;
+    }
+    port = server_listen(host, port);
+    if (port < 0) {
+        fprintf(stderr, "fake: listen on %s: %s\n", host, strerror(errno));
+        return 1;
+    }
+    dprintf(ready_fd, "ready %d\n", port);
+    server_run(keep_alive_ms, &stop);
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/fake/server.h: the sockets of the simulated model server.
+ *
+ * For:       one thread, one epoll: accepts, reads, writes, waits, and notices who leaves.
+ * Called by: main.c.
+ * Knows not: what a request gets. */
+#ifndef FAKE_SERVER_H
+#define FAKE_SERVER_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* Listens; returns the port, or -1 with errno set. port 0: the kernel picks one. */
+int server_listen(const char *host, int port);
+
+/* Serves until `stop` is set by a signal handler.
+ * keep_alive_ms: an idle connection is closed so long after its last answer. */
+void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop);
+
+#endif
