@@ -23,8 +23,8 @@ static struct span header_of(const struct router_ask *ask, struct span name)
     return ask->header ? ask->header(ask->header_owner, name) : (struct span){NULL, 0};
 }
 
-/* x-task-class means the class asked for, wherever it was said. *out_explicit: such a rule is one of
- * those that agreed. */
+/* x-task-class means the class asked for, wherever it was said. *out_explicit: such a rule is one
+ * of those that agreed. */
 static bool headers_agree(const struct config_class *class, const struct router_ask *ask,
                           bool *out_explicit)
 {

@@ -33,7 +33,8 @@ static int64_t price_of_a_pair(const struct config_model *model)
     return sum;
 }
 
-/* Every allowed model, by insertion from the cheapest on; those of one price keep the file's order. */
+/* Every allowed model, by insertion from the cheapest on; those of one price keep the file's
+ * order. */
 static void add_cheapest_first(struct candidates *candidates, const struct config *config,
                                const struct model_set *allowed)
 {

@@ -5,10 +5,12 @@
  * Called by: the gateway's workers and its checks, through router.h.
  * Knows not: how a replica is reached, what is asked of it.
  *
- * Threads:   one mutex per model guards its lines, its replicas and every ticket that is theirs. The
- *            list of models grows in router_adopt() only; others reach models through a snapshot.
- * Granting:  what must be told is gathered under the lock and told after it. Between the two, handing
- *            keeps the ticket alive: its owner cannot get through router_return() before the end. */
+ * Threads:   one mutex per model guards its lines, its replicas and every ticket that is theirs.
+ *            The list of models grows in router_adopt() only; others reach models through a
+ *            snapshot.
+ * Granting:  what must be told is gathered under the lock and told after it. Between the two,
+ *            handing keeps the ticket alive: its owner cannot get through router_return() before
+ *            the end. */
 #include "router/router.h"
 
 #include <pthread.h>
@@ -190,7 +192,8 @@ enum router_turn router_enter(struct ticket *ticket, const struct config *config
     ticket->next = NULL;
     ticket->previous = NULL;
     pthread_mutex_lock(&state->lock);
-    /* Time alone frees slots (ramp-up, the end of a stay outside): they belong to those who wait. */
+    /* Time alone frees slots (ramp-up, the end of a stay outside): they belong to those who
+     * wait. */
     if (state->fresh.first || state->again.first)
         others = grant_waiting(state, now_ns);
     replica = pick_replica(ticket, now_ns);

@@ -7,7 +7,8 @@
  *            2. First come, first served within a model; the replica is picked at the moment of the
  *               grant: least outstanding work among those that are in, have a free slot and are not
  *               excluded.
- *            3. A grant to a ticket that has left goes back under the same lock to the next in line.
+ *            3. A grant to a ticket that has left goes back under the same lock to the next in
+ *               line.
  *            4. State outlives snapshots: a reload loses no slot, no strike, no waiting ticket.
  *            5. Pure but for its locks and the log lines on a replica that goes out or comes back:
  *               time comes as now_ns.
@@ -37,19 +38,19 @@ struct router_ask {
     const void *header_owner;
 };
 
-/* The class of an ask: the first rule that matches; an explicit class_asked that names a class of the
- * config wins over rules (a class that matches on header x-task-class is also found by metadata).
- * A class_asked that nothing knows is as none. NULL when no rule matches.
+/* The class of an ask: the first rule that matches; an explicit class_asked that names a class of
+ * the config wins over rules (a class that matches on header x-task-class is also found by
+ * metadata). A class_asked that nothing knows is as none. NULL when no rule matches.
  * *out_why: static text ("header", "metadata", "rule", "none"). */
 const struct config_class *router_classify(const struct config *config,
                                            const struct router_ask *ask, const char **out_why);
 
-/* The models an ask may be served by, best first: the class's model (else the one asked for), then its
- * own fallbacks, each once, only those in allowed, at most MODEL_CANDIDATES_MAX.
- * model_asked "auto" without a class model (and no model of that name): every allowed model, cheapest
- * first (by prices[0].input + prices[0].output).
- * Returns their number: 0 = the model does not exist or is not allowed. A model asked for that is not
- * allowed yields 0, not its fallbacks. */
+/* The models an ask may be served by, best first: the class's model (else the one asked for), then
+ * its own fallbacks, each once, only those in allowed, at most MODEL_CANDIDATES_MAX.
+ * model_asked "auto" without a class model (and no model of that name): every allowed model,
+ * cheapest first (by prices[0].input + prices[0].output).
+ * Returns their number: 0 = the model does not exist or is not allowed. A model asked for that is
+ * not allowed yields 0, not its fallbacks. */
 #define MODEL_CANDIDATES_MAX 8
 uint32_t router_choose(const struct config *config, const struct config_class *class,
                        struct span model_asked, const struct model_set *allowed,
@@ -57,8 +58,8 @@ uint32_t router_choose(const struct config *config, const struct config_class *c
 
 enum ticket_state { TICKET_NONE, TICKET_WAITING, TICKET_GRANTED, TICKET_CANCELLED };
 
-/* A place in a model's queue, then a slot on a replica. Lives inside its exchange; zeroed = TICKET_NONE.
- * Fields are the router's, under the model's lock, but for those marked. */
+/* A place in a model's queue, then a slot on a replica. Lives inside its exchange; zeroed =
+ * TICKET_NONE. Fields are the router's, under the model's lock, but for those marked. */
 struct ticket {
     struct ticket *next, *previous;
     struct model_state *model;
@@ -87,15 +88,17 @@ enum router_turn {
 };
 
 /* Takes a slot on a replica of model, or a place in its queue (when may_wait). The ticket must be
- * TICKET_NONE with granted, excluded and work set. With TURN_FULL and TURN_NONE it stays TICKET_NONE.
- * The snapshot must outlive the ticket's stay. A ticket that waits does so until a slot comes, however
- * long, even when every replica it may use goes out meanwhile: the deadline is the owner's. */
+ * TICKET_NONE with granted, excluded and work set. With TURN_FULL and TURN_NONE it stays
+ * TICKET_NONE. The snapshot must outlive the ticket's stay. A ticket that waits does so until a
+ * slot comes, however long, even when every replica it may use goes out meanwhile: the deadline is
+ * the owner's. */
 MUST_CHECK enum router_turn router_enter(struct ticket *ticket, const struct config *config,
                                          const struct config_model *model, bool may_wait,
                                          uint64_t now_ns);
 
-/* Gives the slot back (granted) or leaves the queue (waiting); the ticket is TICKET_NONE afterwards and
- * may enter again. Safe on a TICKET_NONE. Others may be granted by it: their granted() is called. */
+/* Gives the slot back (granted) or leaves the queue (waiting); the ticket is TICKET_NONE afterwards
+ * and may enter again. Safe on a TICKET_NONE. Others may be granted by it: their granted() is
+ * called. */
 void router_return(struct ticket *ticket, uint64_t now_ns);
 
 /* What became of an attempt on the replica of a granted ticket; before router_return().
@@ -114,12 +117,12 @@ MUST_CHECK bool router_retry_begin(const struct config *config);
 void router_retry_done(void);
 
 /* Binds a new snapshot to the state tables, making what is new; sets config_model.state and
- * config_replica.state. Slots of a known replica follow the new number. Called before publication, one
- * thread at a time. Then grants what new slots allow. */
+ * config_replica.state. Slots of a known replica follow the new number. Called before publication,
+ * one thread at a time. Then grants what new slots allow. */
 MUST_CHECK enum err router_adopt(struct config *config, uint64_t now_ns);
 
-/* What /replicas and /metrics show. A replica whose time outside is over is shown OUT until the next
- * event of its model moves it to PROBATION. */
+/* What /replicas and /metrics show. A replica whose time outside is over is shown OUT until the
+ * next event of its model moves it to PROBATION. */
 enum replica_health { REPLICA_IN, REPLICA_OBSERVED, REPLICA_OUT, REPLICA_PROBATION };
 
 struct router_replica_view {
