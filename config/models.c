@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/models.c: the sections models and classes into a draft.
+ *
+ * For:       what clients may ask for, what it costs, where it runs, and which task goes to it.
+ * Called by: sections.c.
+ * Knows not: YAML, tenants; whether a name that is mentioned exists (check.c). */
+#include "config/base/span.h"
+#include "config/sections.h"
+#include "config/values.h"
+
+#define FALLBACK_MAX 7 /* with the model itself: router.h's MODEL_CANDIDATES_MAX */
+#define TOKENS_MAX INT64_C(1000000000)
+
+/* USD per million tokens: a millionth of a dollar is 1e6 pusd, so the point moves six places. */
+static bool read_token_price(struct span text, int64_t *out_pusd)
+{
+    return values_decimal(text, 6, out_pusd) && *out_pusd <= INT64_C(1000000000000);
+}
+
+static bool read_dollars(struct span text, int64_t *out_pusd)
+{
+    return values_decimal(text, 12, out_pusd);
+}
+
+#define PRICE_EXPECTED "USD per million tokens as decimal text, at most 6 places (whole picodollars)"
+
+static void read_price(const struct section *section, struct price *price)
+{
+    struct place       place;
+    const struct node *node = section_need(section, "input", &place);
+
+    if (node != NULL)
+        (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
+                         &price->input);
+    node = section_need(section, "output", &place);
+    if (node != NULL)
+        (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
+                         &price->output);
+    price->cached_input = price->input;
+    price->cache_write = price->input;
+    price->reasoning = price->output;
+    section_value_at(section, "cached_input", read_token_price, PRICE_EXPECTED, &price->cached_input);
+    section_value_at(section, "cache_write", read_token_price, PRICE_EXPECTED, &price->cache_write);
+    section_value_at(section, "reasoning", read_token_price, PRICE_EXPECTED, &price->reasoning);
+    section_value_at(section, "cache_hit", read_token_price, PRICE_EXPECTED, &price->cache_hit);
+    section_value_at(section, "from", values_date, VALUES_DATE_EXPECTED, &price->from_us);
+}
+
+static void read_prices(const struct section *section, struct config_model *model)
+{
+    struct draft      *draft = section->draft;
+    struct place       place;
+    const struct node *list = section_find_list(section, "price", 1, 1024, &place);
+
+    if (list == NULL)
+        return;
+    model->prices = section_take(draft, list->count, sizeof(*model->prices));
+    if (model->prices == NULL)
+        return;
+    model->price_count = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct section price =
+            section_open(draft, list->items[i], item, "models.*.price[]");
+
+        read_price(&price, &model->prices[i]);
+        if (i > 0 && model->prices[i].from_us <= model->prices[i - 1].from_us)
+            problems_add(draft->problems, &item,
+                         "expected a later date in from than the price before it");
+    }
+}
+
+static void read_url(const struct section *section, struct config_replica *replica)
+{
+    struct draft      *draft = section->draft;
+    struct place       place;
+    const struct node *node = section_need(section, "url", &place);
+
+    if (node == NULL ||
+        !section_read_text(draft, node, &place, TEXT_WORD, TEXT_BYTES_MAX, &replica->url))
+        return;
+    if (span_starts(replica->url, SPAN("https://")))
+        problems_add(draft->problems, &place, "expected http://; https comes with TLS");
+    else if (!values_url(replica->url, replica))
+        problems_add(draft->problems, &place, "expected http://host:port or http://host:port/path");
+}
+
+static void read_replica(const struct section *section, const struct config_model *model,
+                         struct config_replica *replica)
+{
+    struct place       place;
+    const struct node *node;
+    int64_t            slots = 64;
+
+    if (section_need_text_at(section, "name", TEXT_WORD, NAME_BYTES_MAX, &replica->name)) {
+        (void)section_find(section, "name", &place);
+        section_mention(section->draft, MENTION_REPLICA, replica->name, model->index, replica->index, &place);
+    }
+    read_url(section, replica);
+    section_text_at(section, "key", TEXT_SECRET, TEXT_BYTES_MAX, &replica->key);
+    section_number_at(section, "slots", 1, 65536, &slots);
+    replica->slots = (uint32_t)slots;
+    replica->pusd_per_hour = -1;
+    node = section_find(section, "usd_per_hour", &place);
+    if (node != NULL)
+        (void)section_read_value(section->draft, node, &place, read_dollars,
+                         "USD as decimal text with at most 12 places", &replica->pusd_per_hour);
+}
+
+static void read_replicas(const struct section *section, struct config_model *model)
+{
+    struct draft      *draft = section->draft;
+    struct place       place;
+    const struct node *list = section_find_list(section, "replicas", 1, MODEL_REPLICAS_MAX, &place);
+
+    if (list == NULL)
+        return;
+    model->replicas = section_take(draft, list->count, sizeof(*model->replicas));
+    if (model->replicas == NULL)
+        return;
+    model->replica_count = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct section replica =
+            section_open(draft, list->items[i], item, "models.*.replicas[]");
+
+        model->replicas[i].index = i;
+        read_replica(&replica, model, &model->replicas[i]);
+    }
+}
+
+static void read_model(const struct section *section, struct config_model *model)
+{
+    static const char *const kinds[] = {[KIND_VLLM] = "vllm", [KIND_OPENAI] = "openai"};
+    struct draft            *draft = section->draft;
+    struct place             place;
+    const struct node       *node = section_need(section, "kind", &place);
+
+    if (node != NULL) {
+        const int kind = section_read_choice(draft, node, &place, kinds, KIND_COUNT, "vllm or openai");
+
+        if (kind >= 0)
+            model->kind = (enum kind)kind;
+    }
+    read_prices(section, model);
+    section_number_at(section, "context", 1, TOKENS_MAX, &model->context);
+    section_number_at(section, "output", 1, TOKENS_MAX, &model->output);
+    model->upstream_model = model->name;
+    section_text_at(section, "upstream_model", TEXT_WORD, TEXT_BYTES_MAX, &model->upstream_model);
+    read_replicas(section, model);
+    model->alias_count = section_mention_names(section, "aliases", 256, MENTION_ALIAS, model->index);
+    model->aliases = section_take(draft, model->alias_count, sizeof(*model->aliases));
+    model->fallback_count =
+        section_mention_names(section, "fallback", FALLBACK_MAX, MENTION_FALLBACK, model->index);
+    model->fallback = section_take(draft, model->fallback_count, sizeof(struct config_model *));
+}
+
+void sections_read_models(const struct section *root)
+{
+    struct draft      *draft = root->draft;
+    struct config     *config = draft->config;
+    struct place       place;
+    const struct node *node = section_need(root, "models", &place);
+    struct section     models;
+
+    if (node == NULL)
+        return;
+    draft->models_line = place.line;
+    models = section_open_names(draft, node, place);
+    if (models.map == NULL)
+        return;
+    if (node->count < 1 || node->count > CONFIG_MODELS_MAX) {
+        problems_add(draft->problems, &place, "expected 1 to %d models, got %u", CONFIG_MODELS_MAX,
+                     node->count);
+        return;
+    }
+    config->models = section_take(draft, node->count, sizeof(*config->models));
+    if (config->models == NULL)
+        return;
+    config->model_count = node->count;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct node_pair *pair = &node->pairs[i];
+        const struct place      key = section_place(&models.place, pair->key, pair->line);
+        const struct section    model = section_open(draft, pair->value, key, "models.*");
+
+        config->models[i].index = i;
+        config->models[i].name = section_read_name(draft, pair->key, &key);
+        read_model(&model, &config->models[i]);
+    }
+}
+
+/* ---- Classes ---- */
+
+static void read_header_match(const struct section *match, struct config_class *class)
+{
+    struct draft      *draft = match->draft;
+    struct place       place;
+    const struct node *node = section_find(match, "header", &place);
+    struct section     headers;
+
+    if (node == NULL)
+        return;
+    headers = section_open_names(draft, node, place);
+    if (headers.map == NULL)
+        return;
+    class->headers = section_take(draft, node->count, sizeof(*class->headers));
+    if (class->headers == NULL)
+        return;
+    class->header_count = node->count;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct node_pair *pair = &node->pairs[i];
+        const struct place      key = section_place(&headers.place, pair->key, pair->line);
+        char                    name[NAME_BYTES_MAX];
+
+        if (!section_is_text(pair->key, TEXT_WORD, sizeof(name))) {
+            problems_add(draft->problems, &key, "expected a header's name");
+            continue;
+        }
+        for (size_t k = 0; k < pair->key.size; k++) {
+            const char byte = pair->key.data[k];
+
+            name[k] = byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
+        }
+        class->headers[i].name = section_keep(draft, (struct span){name, pair->key.size});
+        (void)section_read_text(draft, pair->value, &key, TEXT_ANY, TEXT_BYTES_MAX,
+                        &class->headers[i].value);
+    }
+}
+
+static void read_match(const struct section *section, struct config_class *class)
+{
+    static const char *const endpoints[] = {"chat", "completions", "embeddings"};
+    static const enum endpoint endpoint_of[] = {ENDPOINT_CHAT, ENDPOINT_COMPLETIONS,
+                                                ENDPOINT_EMBEDDINGS};
+    struct place       place;
+    const struct node *node = section_find(section, "match", &place);
+    struct section     match;
+
+    class->min_bytes = -1;
+    class->max_bytes = -1;
+    if (node == NULL)
+        return;
+    match = section_open(section->draft, node, place, "classes[].match");
+    read_header_match(&match, class);
+    node = section_find(&match, "endpoint", &place);
+    if (node != NULL) {
+        const int endpoint = section_read_choice(section->draft, node, &place, endpoints, 3,
+                                         "chat, completions or embeddings");
+
+        if (endpoint >= 0)
+            class->endpoint = endpoint_of[endpoint];
+    }
+    section_text_at(&match, "model", TEXT_ANY, TEXT_BYTES_MAX, &class->model_asked);
+    section_text_at(&match, "system_prompt", TEXT_ANY, TEXT_BYTES_MAX, &class->system_prompt);
+    section_tristate_at(&match, "tools", &class->tools);
+    section_tristate_at(&match, "images", &class->images);
+    section_tristate_at(&match, "schema", &class->schema);
+    section_value_at(&match, "min_body", values_bytes, "a size such as 64KiB", &class->min_bytes);
+    section_value_at(&match, "max_body", values_bytes, "a size such as 64KiB", &class->max_bytes);
+    if (class->max_bytes >= 0 && class->min_bytes > class->max_bytes)
+        problems_add(section->draft->problems, &match.place, "expected min_body <= max_body");
+}
+
+static void read_class(const struct section *section, uint32_t index, struct config_class *class)
+{
+    struct draft      *draft = section->draft;
+    struct place       place;
+    const struct node *node;
+    struct span        model;
+
+    if (section_need_text_at(section, "name", TEXT_WORD, NAME_BYTES_MAX, &class->name)) {
+        (void)section_find(section, "name", &place);
+        section_mention(draft, MENTION_CLASS, class->name, index, 0, &place);
+    }
+    read_match(section, class);
+    node = section_find(section, "model", &place);
+    if (node != NULL && section_read_text(draft, node, &place, TEXT_WORD, NAME_BYTES_MAX, &model) &&
+        !span_equal(model, SPAN("auto")))
+        section_mention(draft, MENTION_CLASS_MODEL, model, index, 0, &place);
+}
+
+void sections_read_classes(const struct section *root)
+{
+    struct draft      *draft = root->draft;
+    struct config     *config = draft->config;
+    struct place       place;
+    const struct node *list = section_find_list(root, "classes", 0, 1024, &place);
+
+    if (list == NULL)
+        return;
+    config->classes = section_take(draft, list->count, sizeof(*config->classes));
+    if (config->classes == NULL)
+        return;
+    config->class_count = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct section class = section_open(draft, list->items[i], item, "classes[]");
+
+        read_class(&class, i, &config->classes[i]);
+    }
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/print.c: a snapshot as YAML text without its secrets.
+ *
+ * For:       /config on the admin listener: what holds now, defaults included.
+ * Called by: gateway/admin.c.
+ * Knows not: the file that the snapshot came from. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "config/base/log.h"
+#include "config/table.h"
+
+#define REDACTED "***"
+
+/* "name: "value"" with the value quoted as JSON, which YAML reads too. */
+static void print_quoted(FILE *out, struct span text)
+{
+    char *escaped = malloc(6 * text.size + 1);
+
+    (void)fputc('"', out);
+    if (escaped != NULL)
+        (void)fwrite(escaped, 1, log_escape(text, escaped, 6 * text.size), out);
+    (void)fputc('"', out);
+    free(escaped);
+}
+
+static void print_text(FILE *out, const char *before, struct span text, const char *after)
+{
+    (void)fputs(before, out);
+    print_quoted(out, text);
+    (void)fputs(after, out);
+}
+
+/* times = 10 to the power of places. */
+static void print_decimal(FILE *out, const char *before, int64_t value, int64_t times, int places)
+{
+    (void)fprintf(out, "%s\"%" PRId64 ".%0*" PRId64 "\"", before, value / times, places,
+                  value % times);
+}
+
+static void print_date(FILE *out, const char *before, int64_t us)
+{
+    const time_t seconds = (time_t)(us / 1000000);
+    struct tm    parts;
+    char         text[32] = "";
+
+    if (gmtime_r(&seconds, &parts) != NULL)
+        (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    (void)fprintf(out, "%s%s", before, text);
+}
+
+static void print_process(FILE *out, const struct config *config)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+
+    (void)fputs("listen:\n", out);
+    for (uint32_t i = 0; i < config->listen_count; i++)
+        print_text(out, "  - {address: ", config->listen[i].address, "}\n");
+    if (config->admin_present) {
+        print_text(out, "admin: {address: ", config->admin.address, "");
+        (void)fputs(config->admin_token.data != NULL ? ", token: \"" REDACTED "\"}\n" : "}\n", out);
+    }
+    print_text(out, "gateway: ", config->gateway, "\n");
+    (void)fprintf(out, "workers: %u\n", config->workers);
+    if (config->cors_origin_count > 0) {
+        (void)fputs("cors: {origins: [", out);
+        for (uint32_t i = 0; i < config->cors_origin_count; i++)
+            print_text(out, i > 0 ? ", " : "", config->cors_origins[i], "");
+        (void)fputs("]}\n", out);
+    }
+    print_text(out, "log: {access: ", config->log_access, "");
+    (void)fprintf(out, ", level: %s}\n", levels[config->log_level]);
+    if (config->journal.data != NULL)
+        print_text(out, "meter: {journal: ", config->journal, "}\n");
+}
+
+static void print_price(FILE *out, const struct price *price)
+{
+    print_date(out, "      - {from: ", price->from_us);
+    print_decimal(out, ", input: ", price->input, 1000000, 6);
+    print_decimal(out, ", cached_input: ", price->cached_input, 1000000, 6);
+    print_decimal(out, ", cache_write: ", price->cache_write, 1000000, 6);
+    print_decimal(out, ", output: ", price->output, 1000000, 6);
+    print_decimal(out, ", reasoning: ", price->reasoning, 1000000, 6);
+    print_decimal(out, ", cache_hit: ", price->cache_hit, 1000000, 6);
+    (void)fputs("}\n", out);
+}
+
+static void print_replica(FILE *out, const struct config_replica *replica)
+{
+    print_text(out, "      - {name: ", replica->name, ", ");
+    print_text(out, "url: ", replica->url, "");
+    if (replica->key.data != NULL)
+        (void)fputs(", key: \"" REDACTED "\"", out);
+    (void)fprintf(out, ", slots: %u", replica->slots);
+    if (replica->pusd_per_hour >= 0)
+        print_decimal(out, ", usd_per_hour: ", replica->pusd_per_hour, INT64_C(1000000000000), 12);
+    (void)fputs("}\n", out);
+}
+
+static void print_model(FILE *out, const struct config_model *model)
+{
+    print_text(out, "  ", model->name, ":\n");
+    (void)fprintf(out, "    kind: %s\n    price:\n", model->kind == KIND_VLLM ? "vllm" : "openai");
+    for (uint32_t i = 0; i < model->price_count; i++)
+        print_price(out, &model->prices[i]);
+    if (model->context > 0)
+        (void)fprintf(out, "    context: %" PRId64 "\n", model->context);
+    if (model->output > 0)
+        (void)fprintf(out, "    output: %" PRId64 "\n", model->output);
+    print_text(out, "    upstream_model: ", model->upstream_model, "\n");
+    if (model->alias_count > 0) {
+        (void)fputs("    aliases: [", out);
+        for (uint32_t i = 0; i < model->alias_count; i++)
+            print_text(out, i > 0 ? ", " : "", model->aliases[i], "");
+        (void)fputs("]\n", out);
+    }
+    (void)fputs("    replicas:\n", out);
+    for (uint32_t i = 0; i < model->replica_count; i++)
+        print_replica(out, &model->replicas[i]);
+    if (model->fallback_count > 0) {
+        (void)fputs("    fallback: [", out);
+        for (uint32_t i = 0; i < model->fallback_count; i++)
+            print_text(out, i > 0 ? ", " : "", model->fallback[i]->name, "");
+        (void)fputs("]\n", out);
+    }
+}
+
+/* One part of a match, with a comma before it unless it is the first. */
+static const char *next_part(bool *first)
+{
+    const char *comma = *first ? "" : ", ";
+
+    *first = false;
+    return comma;
+}
+
+static void print_tristate(FILE *out, const char *name, enum tristate state, bool *first)
+{
+    if (state != ANY)
+        (void)fprintf(out, "%s%s: %s", next_part(first), name, state == YES ? "true" : "false");
+}
+
+static void print_class(FILE *out, const struct config_class *class)
+{
+    static const char *const endpoints[ENDPOINT_COUNT] = {
+        [ENDPOINT_CHAT] = "chat",
+        [ENDPOINT_COMPLETIONS] = "completions",
+        [ENDPOINT_EMBEDDINGS] = "embeddings"};
+    bool first = true;
+
+    print_text(out, "  - {name: ", class->name, ", match: {");
+    if (class->header_count > 0) {
+        (void)fprintf(out, "%sheader: {", next_part(&first));
+        for (uint32_t i = 0; i < class->header_count; i++) {
+            print_text(out, i > 0 ? ", " : "", class->headers[i].name, ": ");
+            print_text(out, "", class->headers[i].value, "");
+        }
+        (void)fputs("}", out);
+    }
+    if (class->endpoint != ENDPOINT_NONE)
+        (void)fprintf(out, "%sendpoint: %s", next_part(&first), endpoints[class->endpoint]);
+    if (class->model_asked.data != NULL) {
+        (void)fputs(next_part(&first), out);
+        print_text(out, "model: ", class->model_asked, "");
+    }
+    if (class->system_prompt.data != NULL) {
+        (void)fputs(next_part(&first), out);
+        print_text(out, "system_prompt: ", class->system_prompt, "");
+    }
+    print_tristate(out, "tools", class->tools, &first);
+    print_tristate(out, "images", class->images, &first);
+    print_tristate(out, "schema", class->schema, &first);
+    if (class->min_bytes >= 0)
+        (void)fprintf(out, "%smin_body: %" PRId64, next_part(&first), class->min_bytes);
+    if (class->max_bytes >= 0)
+        (void)fprintf(out, "%smax_body: %" PRId64, next_part(&first), class->max_bytes);
+    print_text(out, "}, model: ", class->model != NULL ? class->model->name : SPAN("auto"), "}\n");
+}
+
+static void print_tenant(FILE *out, const struct config *config, const struct config_tenant *tenant)
+{
+    bool first = true;
+
+    print_text(out, "  ", tenant->name, ":\n    keys:\n");
+    for (uint32_t i = 0; i < tenant->key_count; i++) {
+        print_text(out, "      - {id: ", tenant->keys[i].id, ", key: \"" REDACTED "\"");
+        if (tenant->keys[i].expires_us != 0)
+            print_date(out, ", expires: ", tenant->keys[i].expires_us);
+        (void)fputs("}\n", out);
+    }
+    (void)fputs("    models: [", out);
+    for (uint32_t i = 0; i < config->model_count; i++)
+        if (model_set_has(&tenant->models, i))
+            print_text(out, next_part(&first), config->models[i].name, "");
+    (void)fputs("]\n", out);
+    if (tenant->tags_json.data != NULL)
+        (void)fprintf(out, "    tags: %.*s\n", (int)tenant->tags_json.size, tenant->tags_json.data);
+}
+
+static void print_options(FILE *out, const struct config *config)
+{
+    size_t               count;
+    const struct option *options = table_options(&count);
+    size_t               section_size = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const char  *dot = strchr(options[i].key, '.');
+        const size_t size = (size_t)(dot - options[i].key);
+        int64_t      value;
+        char         text[32];
+
+        if (i == 0 || size != section_size ||
+            memcmp(options[i].key, options[i - 1].key, size) != 0)
+            (void)fprintf(out, "%.*s:\n", (int)size, options[i].key);
+        section_size = size;
+        memcpy(&value, (const char *)config + options[i].offset, sizeof(value));
+        table_print_value(&options[i], value, text, sizeof(text));
+        (void)fprintf(out, "  %s: %s\n", dot + 1, text);
+    }
+}
+
+char *config_print_redacted(const struct config *config, size_t *out_size)
+{
+    char  *text = NULL;
+    size_t size = 0;
+    FILE  *out = open_memstream(&text, &size);
+
+    if (out == NULL)
+        return NULL;
+    (void)fprintf(out, "# generation %" PRIu64 " from %.*s\n", config->generation,
+                  (int)config->file.size, config->file.data);
+    print_process(out, config);
+    (void)fputs("models:\n", out);
+    for (uint32_t i = 0; i < config->model_count; i++)
+        print_model(out, &config->models[i]);
+    if (config->class_count > 0)
+        (void)fputs("classes:\n", out);
+    for (uint32_t i = 0; i < config->class_count; i++)
+        print_class(out, &config->classes[i]);
+    if (config->tenant_count > 0)
+        (void)fputs("tenants:\n", out);
+    for (uint32_t i = 0; i < config->tenant_count; i++)
+        print_tenant(out, config, &config->tenants[i]);
+    print_options(out, config);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    *out_size = size;
+    return text;
+}
