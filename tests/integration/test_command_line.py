@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check, explain and keys new help an operator who has made a mistake.
+
+For:       every error of a file at once with file, line, key and the nearest known key; exit codes;
+           help for options; new keys that fit their entry.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+GOOD = """\
+listen:
+  - {address: "127.0.0.1:4000"}
+models:
+  small:
+    kind: vllm
+    price: [{from: 2026-01-01, input: "0.05", output: "0.20"}]
+    replicas: [{name: s1, url: "http://127.0.0.1:8001", slots: 4}]
+tenants:
+  acme:
+    keys: [{id: web, key: "${TOLLGATE_TEST_KEY}"}]
+"""
+
+BAD = """\
+listen:
+  - {address: "nowhere"}
+modles:
+  x: 1
+models:
+  small:
+    kind: vlm
+    price: [{from: yesterday, input: 0.05, output: "many"}]
+    replica: []
+    replicas: [{name: s1, url: "ftp://x", slots: -1}]
+    fallback: [missing]
+tenants:
+  acme:
+    keys: [{id: web, key: "sha256:12"}]
+timeouts:
+  first_byte: 1 fortnight
+  frist_byte: 5s
+"""
+
+# line and a part of what is said about it
+MISTAKES = [(2, "address"), (3, "modles"), (3, "models"), (7, "kind"), (7, "vllm"), (8, "from"),
+            (8, "output"), (9, "replica"), (9, "replicas"), (10, "url"), (10, "slots"),
+            (11, "missing"), (14, "key"), (16, "first_byte"), (17, "frist_byte"),
+            (17, "first_byte")]
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.holder = tempfile.TemporaryDirectory(prefix="tollgate-test-")
+        self.addCleanup(self.holder.cleanup)
+        self.path = pathlib.Path(self.holder.name) / "tollgate.yaml"
+
+    def run_tollgate(self, *arguments, **environment):
+        """(exit code, everything printed)."""
+        done = subprocess.run([harness.TOLLGATE, *arguments], capture_output=True, timeout=20,
+                              text=True, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, TOLLGATE_TEST_KEY="sk-check", **environment))
+        return done.returncode, done.stdout + done.stderr
+
+    def check(self, text):
+        self.path.write_text(text)
+        return self.run_tollgate("check", str(self.path))
+
+    def test_a_good_file_is_good(self):
+        code, text = self.check(GOOD)
+        self.assertEqual(code, 0, text)
+        code, text = self.check(json.dumps({
+            "listen": [{"address": "127.0.0.1:4000"}],
+            "models": {"small": harness.model(("s1", 8001))},
+            "tenants": {"acme": {"keys": [{"id": "web", "key": "sk-x"}]}}}))
+        self.assertEqual(code, 0, text)
+
+    def test_all_errors_come_at_once_with_file_line_and_key(self):
+        code, text = self.check(BAD)
+        self.assertEqual(code, 1, text)
+        lines = text.splitlines()
+        for number, part in MISTAKES:
+            with self.subTest(line=number, part=part):
+                place = f"{self.path}:{number}"
+                self.assertTrue(any(re.search(rf"{re.escape(place)}\b", line) and part in line
+                                    for line in lines), text)
+
+    def test_the_nearest_known_key_is_named(self):
+        _, text = self.check(GOOD.replace("tenants:", "tenats:"))
+        self.assertRegex(text, r":8\b.*tenats.*tenants")
+
+    def test_a_file_that_is_no_yaml_is_refused_with_its_place(self):
+        for broken in ("models: [", "a: b: c\n", "\t- x\n", "models: {a: 1, a: 2}\n", ""):
+            with self.subTest(broken):
+                code, text = self.check(broken)
+                self.assertEqual(code, 1, text)
+                self.assertIn(str(self.path), text)
+
+    def test_a_variable_that_is_not_set_is_an_error(self):
+        code, text = self.check(GOOD.replace("TOLLGATE_TEST_KEY", "TOLLGATE_NOT_SET"))
+        self.assertEqual(code, 1)
+        self.assertIn("TOLLGATE_NOT_SET", text)
+
+    def test_a_secret_is_not_printed(self):
+        code, text = self.check(GOOD.replace("slots: 4", "slots: x"))
+        self.assertEqual(code, 1)
+        self.assertNotIn("sk-check", text)
+
+    def test_a_file_that_is_not_there_is_the_answer_no(self):
+        code, text = self.run_tollgate("check", str(self.path))
+        self.assertIn(code, (1, 2))
+        self.assertIn(str(self.path), text)
+
+    def test_wrong_use_is_2_and_shows_how(self):
+        for arguments in ((), ("nonsense",), ("check",), ("keys",), ("keys", "nonsense"),
+                          ("serve", "--nonsense")):
+            with self.subTest(str(arguments)):
+                code, text = self.run_tollgate(*arguments)
+                self.assertEqual(code, 2, text)
+                self.assertTrue(text)
+
+    def test_options_are_explained(self):
+        code, text = self.run_tollgate("explain", "timeouts.first_byte")
+        self.assertEqual(code, 0, text)
+        self.assertIn("first_byte", text)
+        self.assertRegex(text, r"120 ?s|120000|2m")
+        code, text = self.run_tollgate("explain", "timeouts")
+        self.assertEqual(code, 0)
+        self.assertIn("between_bytes", text)
+        code, text = self.run_tollgate("explain")
+        self.assertEqual(code, 0)
+        for part in ("listen", "models", "tenants", "body_bytes"):
+            self.assertIn(part, text)
+        code, text = self.run_tollgate("explain", "timeouts.frist_byte")
+        self.assertEqual(code, 1)
+        self.assertIn("first_byte", text)
+
+    def test_a_new_key_fits_its_entry_and_is_new(self):
+        keys = set()
+        for _ in range(3):
+            code, text = self.run_tollgate("keys", "new")
+            self.assertEqual(code, 0, text)
+            digest = re.search(r"sha256:([0-9a-f]{64})", text).group(1)
+            words = re.findall(r"[A-Za-z0-9_-]{20,}", text.replace(digest, ""))
+            matching = [word for word in words
+                        if hashlib.sha256(word.encode()).hexdigest() == digest]
+            self.assertEqual(len(matching), 1, text)
+            keys.add(matching[0])
+        self.assertEqual(len(keys), 3)
+
+    def test_serve_refuses_a_bad_file_with_the_same_words(self):
+        self.path.write_text(BAD)
+        code, text = self.run_tollgate("serve", str(self.path))
+        self.assertEqual(code, 1, text)
+        self.assertIn("modles", text)
+
+    def test_a_port_that_is_taken_is_said(self):
+        taken = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        port = taken.getsockname()[1]
+        self.path.write_text(GOOD.replace("127.0.0.1:4000", f"127.0.0.1:{port}"))
+        code, text = self.run_tollgate("serve", str(self.path))
+        self.assertEqual(code, 1, text)
+        self.assertIn(str(port), text)
