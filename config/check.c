@@ -95,8 +95,9 @@ static void gather_names(struct draft *draft, struct name_set *set)
             if (span_equal(mention->name, SPAN("auto")))
                 problems_add_at(draft->problems, mention->line, mention->key,
                                 "expected another name: auto lets the gateway choose");
-            add_mention(draft, set, mention, SCOPE_MODELS, 0, owner,
-                        "a name that no other model or alias has");
+            else
+                add_mention(draft, set, mention, SCOPE_MODELS, 0, owner,
+                            "a name that no other model or alias has");
             break;
         case MENTION_REPLICA:
             add_mention(draft, set, mention, SCOPE_REPLICAS, owner, 0,

@@ -51,6 +51,16 @@ static const char *environment(struct span name)
     return getenv(text);
 }
 
+static void report_missing(struct conversion *conversion, struct node *node, struct span name)
+{
+    char key[140];
+
+    (void)snprintf(key, sizeof(key), "${%.*s}", (int)name.size, name.data);
+    problems_add_at(conversion->problems, node->line, key,
+                    "expected a variable of this name in the environment");
+    node->broken = true;
+}
+
 /* Replaces each ${NAME}. Reports the missing ones and marks the node as broken. */
 static enum err replace_variables(struct conversion *conversion, struct node *node)
 {
@@ -76,10 +86,7 @@ static enum err replace_variables(struct conversion *conversion, struct node *no
             (void)fputs(value, out);
             continue;
         }
-        problems_add_at(conversion->problems, node->line, "${}",
-                        "expected %.*s in the environment, which has no such variable",
-                        (int)name.size, name.data);
-        node->broken = true;
+        report_missing(conversion, node, name);
     }
     if (fclose(out) != 0)
         err = ERR_NO_MEMORY;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd.h: the commands beside serve.
+ *
+ * For:       main.c, which picks one by its name.
+ * Called by: main.c.
+ * Knows not: sockets. Each takes the arguments behind its own name and returns the exit status:
+ *            0 good, 1 the answer is no, 2 used wrongly. */
+#ifndef GATEWAY_CMD_H
+#define GATEWAY_CMD_H
+
+/* tollgate check FILE [--json]: is the file a configuration? Prints every problem. argv[0] is "check". */
+int cmd_check(int argc, char **argv);
+
+/* tollgate explain [KEY] [--json]: what keys of the configuration mean. */
+int cmd_explain(int argc, char **argv);
+
+/* tollgate keys new [--id ID] [--json]: a new key, shown once, and its entry for the file. */
+int cmd_keys(int argc, char **argv);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd_check.c: tollgate check FILE [--json].
+ *
+ * For:       operators and their pipelines, before a file goes live.
+ * Called by: main.c.
+ * Knows not: how a file is read; it prints what config.h says of it. */
+#include <stdio.h>
+
+#include "config/base/log.h"
+#include "config/config.h"
+#include "gateway/cmd.h"
+
+/* {"ok":false,"problems":["file:3: key: …"]} on one line. */
+static void print_json(bool ok, const struct config_problems *problems)
+{
+    const char *line = problems->text;
+
+    (void)printf("{\"ok\":%s,\"problems\":[", ok ? "true" : "false");
+    for (size_t i = 0; i < problems->count; i++) {
+        const char  *end = strchr(line, '\n');
+        char         escaped[4096];
+        const size_t size = log_escape((struct span){line, (size_t)(end - line)}, escaped,
+                                       sizeof(escaped));
+
+        (void)printf("%s\"%.*s\"", i > 0 ? "," : "", (int)size, escaped);
+        line = end + 1;
+    }
+    (void)printf("]}\n");
+}
+
+int cmd_check(int argc, char **argv)
+{
+    const char            *path = NULL;
+    bool                   json = false;
+    struct config         *config = NULL;
+    struct config_problems problems;
+    bool                   ok;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (argv[i][0] != '-' && path == NULL) {
+            path = argv[i];
+        } else {
+            path = NULL;
+            break;
+        }
+    }
+    if (path == NULL) {
+        (void)fprintf(stderr, "usage: tollgate check FILE [--json]\n");
+        return 2;
+    }
+    ok = config_load(path, &config, &problems) == OK;
+    if (json)
+        print_json(ok, &problems);
+    else if (problems.text != NULL)
+        (void)fputs(problems.text, ok ? stdout : stderr);
+    if (ok && !json)
+        (void)printf("%s: good: %u models, %u classes, %u tenants\n", path, config->model_count,
+                     config->class_count, config->tenant_count);
+    config_problems_free(&problems);
+    config_put(config);
+    return ok ? 0 : 1;
+}
