@@ -189,6 +189,9 @@ MUST_CHECK enum err config_load(const char *path, struct config **out_config, st
 MUST_CHECK enum err config_load_text(const char *name, struct span text, struct config **out_config,
                                      struct config_problems *out_problems);
 
+/* The embedded default (config/default.yaml): what runs when no file is named. */
+struct span config_default_text(void);
+
 void config_problems_free(struct config_problems *problems);
 
 /* One more reference; returns config. Atomic: any thread. */

@@ -8,6 +8,8 @@
 
 #include "gateway/exchange.h"
 
+#define TOLLGATE_VERSION "0.1.0"
+
 /* Answers a request that came in on the admin listener (whole body read). Checks the token. */
 void admin_answer(struct exchange *x);
 

@@ -9,17 +9,12 @@
 
 #include <netinet/in.h>
 
+#include "gateway/buffer.h"
 #include "gateway/exchange.h"
 #include "gateway/io.h"
 #include "gateway/server.h"
 
 enum conn_protocol { CONN_UNKNOWN, CONN_H1, CONN_H2 };
-
-/* Bytes kept between two reads: on the heap only while there are some. */
-struct bytes {
-    char  *data;
-    size_t size, room;
-};
 
 /* Legal moves of a conn: open → closing (no new request is read, what is queued is flushed) → closed (unlinked, in its grave). */
 enum conn_state { CONN_OPEN, CONN_CLOSING, CONN_CLOSED };
@@ -34,10 +29,11 @@ struct conn {
     enum conn_state    state;
     bool               admin;     /* of the admin listener */
     struct in6_addr    address;   /* of the peer; IPv4 mapped */
-    struct bytes       in;        /* received, not yet understood */
-    struct bytes       left;      /* copied output that the socket did not take (h2; h1 interim answers) */
+    struct buffer      in;        /* received, not yet understood */
+    struct buffer      left;      /* copied output that the socket did not take (h2; h1 interim answers) */
     size_t             left_at;
-    struct wake        wake;
+    struct wake        wake;      /* something came */
+    struct wake        flush;     /* late: something is to be sent */
     struct deadline    deadline;
     struct grave       grave;
     uint64_t           progress_ns; /* last byte moved: for the write deadline */
@@ -52,7 +48,7 @@ struct conn {
     uint32_t           frame_at;  /* framed bytes of the cursor's chunk already sent */
     uint32_t           head_at, head_size;
     char              *head_text; /* the answer's head, in the exchange's arena */
-    bool               last_sent; /* "0\r\n\r\n" is out */
+    uint8_t            last_at;   /* bytes of "0\r\n\r\n" already sent */
 
     struct h2         *h2;
 };
@@ -68,6 +64,9 @@ void conn_answer(struct exchange *x);
 
 /* The process drains: idle conns close, h1 says connection: close, h2 says GOAWAY. */
 void conn_drain(struct conn *conn);
+
+/* Is an answer of this conn under way, or bytes of one unsent? */
+bool conn_has_output(const struct conn *conn);
 
 /* Sets the conn's deadline to what its state asks for. */
 void conn_set_deadline(struct conn *conn);

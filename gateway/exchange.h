@@ -84,6 +84,8 @@ struct exchange {
     struct span     request_method_wanted, request_headers_wanted; /* CORS preflight */
     uint64_t        exchange_number;
     char            exchange_id[33];
+    bool            admin;      /* came in on the admin listener */
+    bool            http2;      /* came over HTTP/2 */
     uint64_t        opened_ns;
     int64_t         opened_us;
 
@@ -100,26 +102,42 @@ struct exchange {
     struct slot    *slot;       /* admit; ended in settle */
     const struct config_model  *candidates[MODEL_CANDIDATES_MAX]; /* choose */
     uint32_t        candidate_count, candidate;
+    uint64_t        excluded;   /* replicas of the candidate that have failed this exchange: bits of their index */
     uint32_t        attempts;   /* queue: sent so far, this one included */
-    bool            retry_counted;
+    bool            retry_counted; /* this attempt is a retry that the budget knows of */
+    bool            retried;      /* why says so */
+    bool            resent;       /* a reset after the whole request was sent has been retried: once only */
     struct ticket   ticket;     /* queue: a slot on the replica, back when its answer ends */
     struct letter   grant_letter;
-    bool            grant_posted; /* the letter is under way: the exchange may not be freed */
-    uint64_t        queue_ns;   /* queue: time waited in all */
+    bool            grant_awaited; /* in the queue: the exchange may not be freed before its letter, if one comes */
+    bool            grant_posted;  /* the letter is under way; written by whoever grants, read after router_return() */
+    uint64_t        queue_ns;   /* queue: time waited in all attempts */
     struct attempt *attempt;    /* send: the one under way; NULL before and after */
     struct rider    rider;      /* send: our seat: cursor, flight */
     struct answer   answer;     /* send, relay: the head */
-    struct usage    delivered;  /* relay: running totals handed to the socket */
+    struct usage    delivered;  /* relay: running totals handed to the socket, and where they come from */
+    enum usage_source delivered_source;
     int64_t         delivered_text_bytes;
-    uint64_t        first_token_ns, sent_ns, ended_ns;
-    int64_t         bytes_out;
-    enum usage_source source;
+    struct usage    whole;      /* relay: of the replica's whole answer, once it has ended well; source NONE before */
+    enum usage_source whole_source;
+    int64_t         whole_text_bytes;
+    bool            delivered_any; /* a byte of the replica's body has been handed over */
     uint32_t        flags;
+    uint64_t        queued_ns;  /* queue: when it began to wait */
+    uint64_t        ping_ns;    /* when the next comment goes out on an early head */
+    uint64_t        sent_ns;    /* send: of the first attempt */
+    int64_t         sent_us;
+    uint64_t        first_token_ns, ended_ns;
+    int64_t         bytes_in;   /* of the body, as it came */
+    int64_t         bytes_out;  /* counted by the protocol: body bytes */
     enum outcome    outcome;
+    bool            broke;      /* relay: the replica's answer was cut or said that it failed */
     const struct config_model   *model;   /* of the attempt that answers, for settle */
     const struct config_replica *replica;
     enum err        cause;      /* first error met, OK if none */
     enum step       step;       /* written by exchange_move() alone */
+    enum step       stopped;    /* the step in which cause came up or the client left, for the log */
+    bool            early_head; /* our head went out before the replica's: no retry any more */
     bool            client_gone;
     bool            answered;   /* the protocol has handed the whole answer to the socket (or gave up) */
     struct wake     wake;
@@ -155,6 +173,12 @@ void exchange_delivering(struct exchange *x, const struct chunk *chunk);
 
 /* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was sent, framing included. */
 void exchange_answered(struct exchange *x);
+
+/* A waiting ticket was granted by another exchange's return, perhaps on another thread. */
+void exchange_granted(struct ticket *ticket);
+
+/* Frees the exchanges that a worker keeps for the next ones. */
+void exchange_drop_free(struct worker *worker);
 
 /* Runs its steps in this turn. */
 void exchange_wake(struct exchange *x);

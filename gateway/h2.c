@@ -144,6 +144,15 @@ static void spend_reset(struct h2 *h2)
         h2->abused = true;
 }
 
+/* Exchanges whose stream has closed under them, about those of the last second. */
+static void count_abandoned(struct h2 *h2, int64_t more)
+{
+    const int64_t          limit = h2->conn->worker->config->limits_streams_per_conn;
+    const struct allowance second = {limit, limit};
+
+    (void)spend(&h2->abandoned, more, &second, h2->conn->worker->now_ns);
+}
+
 /* ---- streams ---- */
 
 /* Time between two looks: a quarter of the shortest deadline that a look judges. */
@@ -237,10 +246,10 @@ static int refuse_stream(nghttp2_session *session, int32_t id, uint32_t code)
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-    struct h2     *h2 = user;
-    struct conn   *conn = h2->conn;
-    const int64_t  limit = conn->worker->config->limits_streams_per_conn;
-    const int32_t  id = frame->hd.stream_id;
+    struct h2    *h2 = user;
+    struct conn  *conn = h2->conn;
+    const int64_t limit = conn->worker->config->limits_streams_per_conn;
+    const int32_t id = frame->hd.stream_id;
 
     if (frame->hd.type != NGHTTP2_HEADERS)
         return 0;
@@ -249,6 +258,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return 0;
     /* A stream that its client reset is closed for nghttp2 while its exchange is still being cleared
      * away, so those of the last second count too (CVE-2023-44487). */
+    count_abandoned(h2, 0);
     if (conn->state != CONN_OPEN || h2->stream_count + h2->abandoned.used >= 2 * limit)
         return refuse_stream(session, id, NGHTTP2_REFUSED_STREAM);
 
@@ -261,6 +271,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return refuse_stream(session, id, NGHTTP2_REFUSED_STREAM);
     }
     x->stream = stream;
+    x->http2 = true;
     (void)nghttp2_session_set_stream_user_data(session, id, stream);
     return 0;
 }
@@ -545,9 +556,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     if (stream->broken) {
         answered(stream);
     } else if (stream->exchange) {
-        const int64_t limit = h2->conn->worker->config->limits_streams_per_conn;
-        const struct allowance second = {limit, limit};
-        (void)spend(&h2->abandoned, 1, &second, h2->conn->worker->now_ns);
+        count_abandoned(h2, 1);
         exchange_abandon(part(stream));
     }
     stream_free(h2, stream);
@@ -582,6 +591,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
         const size_t  left = chunk->size - rider->offset;
         const size_t  taken = left < room - size ? left : room - size;
 
+        x->bytes_out += (int64_t)taken;
         if (taken == left)
             exchange_delivering(x, chunk); /* counted before its last byte leaves */
         memcpy(out + size, chunk_data(chunk) + rider->offset, taken);
@@ -590,7 +600,6 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
         if (taken == left)
             rider_next(rider);
     }
-    x->bytes_out += (int64_t)size;
     stream->taken_bytes += size;
     if (rider->cursor == NULL && rider->ended && !rider->broken)
         *out_flags |= NGHTTP2_DATA_FLAG_EOF;
@@ -873,17 +882,11 @@ static bool send_pieces(struct conn *conn, struct iovec *pieces, int count)
     if (sent == total)
         return true;
 
-    conn->left.data = malloc(total - sent);
-    if (conn->left.data == NULL)
-        return false;
-    conn->left.room = total - sent;
-    conn->left.size = 0;
-    conn->left_at = 0;
     for (int i = 0; i < count; i++) {
         const size_t skipped = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
-        const size_t rest = pieces[i].iov_len - skipped;
-        memcpy(conn->left.data + conn->left.size, (char *)pieces[i].iov_base + skipped, rest);
-        conn->left.size += rest;
+        const struct span rest = {(char *)pieces[i].iov_base + skipped, pieces[i].iov_len - skipped};
+        if (rest.size > 0 && !buffer_append(&conn->left, rest))
+            return false;
         sent -= skipped;
     }
     return true;
@@ -904,8 +907,7 @@ static bool send_left(struct conn *conn)
     }
     conn->left_at += sent;
     if (conn->left_at == conn->left.size) {
-        free(conn->left.data);
-        conn->left = (struct bytes){NULL, 0, 0};
+        buffer_free(&conn->left);
         conn->left_at = 0;
     }
     return true;

@@ -12,6 +12,12 @@
  * dropped with a log line. */
 void reply_field(struct exchange *x, struct span name, struct span value);
 
+/* An answer step by step: reply_begin() drops what the answer and its rider held, then come fields (reply_common_fields() among
+ * them), then reply_finish(), which takes the body over (one chunk of the caller's, size set; NULL: none), adds content-type
+ * when it is not empty, and marks the answer ready and the rider ended. */
+void reply_begin(struct exchange *x, int status);
+void reply_finish(struct exchange *x, struct span content_type, struct chunk *body);
+
 /* Makes x's answer an error of ours: status, body {"error":{"message","type","param","code"}}, retry-after when the row
  * says so, x-should-retry: false where trying again is useless. message NULL: the row's text; else a text made for this case (copied).
  * param may be NULL. Sets x->cause when it was OK. Marks the answer ready and the rider ended. Also before the head of a stream has gone; afterwards see
@@ -33,5 +39,15 @@ void reply_preflight(struct exchange *x);
 /* Fields that every answer bears: x-request-id, CORS, and, once a route was chosen, x-tollgate-model, -replica, -class, -why, -overhead-ms. Called
  * once, when the head is made. */
 void reply_common_fields(struct exchange *x);
+
+/* The client's own x-request-id if it is one (1 to 128 of A-Za-z0-9._-), else our exchange id. */
+struct span reply_request_id(const struct exchange *x);
+
+/* Why this model was chosen, in a few words: "class header", "model asked", "fallback of small"; with "; retry" behind when the
+ * same model had to be tried again. Static, or in the exchange's arena. */
+struct span reply_why(struct exchange *x);
+
+/* text without its percent-encoding, in the arena's memory; {NULL, 0}: malformed, or no memory. */
+MUST_CHECK struct span reply_decode_path(struct span text, struct arena *arena);
 
 #endif

@@ -17,18 +17,24 @@
 #include "gateway/mailbox.h"
 #include "meter/meter.h"
 
-/* Something that wants to run in this turn. Embedded in its owner. */
+/* Something that wants to run in this turn. Embedded in its owner. Late ones run when no other is left: so
+ * that a conn with many answers is flushed once. */
 struct wake {
     struct wake *next;
     bool         queued;
+    bool         late;
     void (*run)(struct wake *wake);
+};
+
+struct wake_queue {
+    struct wake *first, *last;
 };
 
 /* Something that must happen by a moment; lazily: see deadline_set(). Embedded in its owner. */
 struct deadline {
-    struct deadline *next, *previous; /* in its bucket; NULL when not set */
-    uint64_t         at_ns;           /* when it is really due */
-    uint64_t         bucket_ns;       /* under which moment it is filed: ≤ at_ns */
+    struct deadline *next, **link; /* in its bucket; link NULL when not set */
+    uint64_t         at_ns;        /* when it is really due */
+    uint64_t         filed_tick;   /* under which tick it is filed: not after at_ns */
     void (*due)(struct deadline *deadline);
 };
 
@@ -36,10 +42,9 @@ struct deadline {
 #define WHEEL_TICK_NS (UINT64_C(10) * NS_PER_MS)
 
 struct wheel {
-    struct deadline buckets[WHEEL_BUCKETS]; /* heads of rings */
-    uint64_t        used[WHEEL_BUCKETS / 64];
-    uint64_t        tick; /* the next bucket to look at, as now_ns / WHEEL_TICK_NS */
-    uint64_t        count;
+    struct deadline *buckets[WHEEL_BUCKETS];
+    uint64_t         used[WHEEL_BUCKETS / 64];
+    uint64_t         tick; /* the next bucket to look at, as now_ns / WHEEL_TICK_NS */
 };
 
 /* Something closed that is to be freed at the end of the turn. Embedded in its owner. */
@@ -63,16 +68,17 @@ struct worker {
     struct mailbox     mailbox;
     uint64_t           now_ns;   /* read once a turn */
     int64_t            wall_us;  /* likewise */
-    struct wake       *first_woken, *last_woken;
+    struct wake_queue  woken, late;
     struct grave      *graves;
     struct wheel       wheel;
     struct event      *wheel_event;
-    uint64_t           wheel_armed_ns; /* when wheel_event will fire; 0: not armed */
+    uint64_t           wheel_armed_tick; /* when wheel_event will fire; 0: not armed */
     struct listener   *listeners;
     struct conn       *conns;     /* all open ones */
     uint32_t           conn_count;
     uint32_t           exchange_count;
     struct pool       *pools;     /* of connections to replicas */
+    struct evdns_base *dns;       /* made when the first name is looked up */
     bool               draining;
     uint64_t           next_exchange; /* low half of exchange ids */
     uint64_t           id_prefix;
@@ -81,9 +87,13 @@ struct worker {
     char              *scratch;   /* WORKER_SCRATCH_BYTES: bytes just received */
     char              *out;       /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
     struct h1_head    *head;      /* scratch of the h1 parser */
-    void              *free_exchanges; /* freelists, see exchange.c and flight.c */
+    struct exchange   *free_exchanges; /* kept for the next ones, see exchange.c */
     uint32_t           free_exchange_count;
+    struct event      *mailbox_event;
+    struct event      *accept_pause;   /* after EMFILE: listeners rest until it fires */
 };
+
+#define SERVER_WORKERS_MAX 256
 
 struct server {
     struct meter   *meter;
@@ -91,6 +101,7 @@ struct server {
     uint32_t        worker_count;
     const char     *config_path; /* NULL: embedded */
     uint64_t        started_ns;
+    bool            stopping;  /* first worker only: the drain has been announced */
 };
 
 /* Rings a doorbell: wake->run runs in this turn (or the next). Idempotent. Worker's thread only. */

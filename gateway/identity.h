@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/identity.h: API key to tenant.
+ *
+ * For:       Authorization: Bearer KEY, or x-api-key: KEY.
+ * Called by: steps.c. */
+#ifndef GATEWAY_IDENTITY_H
+#define GATEWAY_IDENTITY_H
+
+#include "config/config.h"
+
+/* The key of a request. wall_us decides expiry.
+ * Errors: ERR_NO_KEY (no credential, or another scheme), ERR_BAD_KEY (unknown, expired, or not 1 to 256 printable bytes). A miss
+ * costs the same work as a hit. */
+MUST_CHECK enum err identity_find(const struct config *config, struct span authorization, struct span api_key, int64_t wall_us,
+                                  const struct config_key **out_key);
+
+/* The token of "Bearer TOKEN" (scheme in any case); {NULL, 0}: another scheme or none. */
+struct span identity_bearer(struct span authorization);
+
+#endif

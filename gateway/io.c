@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/io.c: see io.h. One recv and one send here are most of what a relayed request costs, so neither is made
+ * without a reason to expect bytes (or room) for it. */
+#include "gateway/io.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void edge(evutil_socket_t fd, short what, void *argument)
+{
+    struct io *io = argument;
+    (void)fd;
+    if (what & EV_READ)
+        io->readable = true;
+    if (what & EV_WRITE)
+        io->writable = true;
+    if (what & EV_CLOSED) {
+        io->readable = true;
+        io->hung_up = true;
+    }
+    io->ready(io);
+}
+
+enum err io_open(struct io *io, struct event_base *base, int fd, void (*ready)(struct io *io))
+{
+    io->fd = fd;
+    io->readable = false;
+    io->writable = true;
+    io->hung_up = false;
+    io->connecting = false;
+    io->ready = ready;
+    event_assign(&io->event, base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, edge, io);
+    if (event_add(&io->event, NULL) != 0) {
+        close(fd);
+        io->fd = -1;
+        return ERR_NO_MEMORY;
+    }
+    return OK;
+}
+
+void io_close(struct io *io, bool reset)
+{
+    if (io->fd < 0)
+        return;
+    event_del(&io->event);
+    if (reset) {
+        const struct linger linger = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(io->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    }
+    close(io->fd);
+    io->fd = -1;
+    io->readable = io->writable = false;
+}
+
+enum io_result io_recv(struct io *io, char *out, size_t room, size_t *out_size)
+{
+    ssize_t got;
+    *out_size = 0;
+    do
+        got = recv(io->fd, out, room, 0);
+    while (got < 0 && errno == EINTR);
+    if (got > 0) {
+        *out_size = (size_t)got;
+        /* A short read has emptied the socket; the next edge tells of more. After a hang-up no edge comes. */
+        if ((size_t)got < room && !io->hung_up)
+            io->readable = false;
+        return IO_DONE;
+    }
+    io->readable = false;
+    if (got == 0)
+        return IO_END;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? IO_AGAIN : IO_FAILED;
+}
+
+enum io_result io_send(struct io *io, struct iovec *pieces, int count, size_t *out_size)
+{
+    const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    size_t wanted = 0;
+    ssize_t sent;
+    *out_size = 0;
+    for (int i = 0; i < count; i++)
+        wanted += pieces[i].iov_len;
+    do
+        sent = sendmsg(io->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0) {
+        *out_size = (size_t)sent;
+        io->writable = (size_t)sent == wanted;
+        return IO_DONE;
+    }
+    io->writable = false;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? IO_AGAIN : IO_FAILED;
+}
+
+int io_connect_error(struct io *io)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(io->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        return errno;
+    return error;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/main.c: arguments to a command.
+ *
+ * For:       tollgate serve | check | explain | keys. Exit 0 good, 1 the answer is no, 2 used wrongly. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "gateway/cmd.h"
+#include "gateway/server.h"
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *says;
+};
+
+static int cmd_serve(int argc, char **argv)
+{
+    const char *path = NULL;
+    struct config *config = NULL;
+    struct config_problems problems = {NULL, 0, 0};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) {
+            path = argv[++i];
+        } else {
+            fprintf(stderr, "usage: tollgate serve [--config FILE]\n");
+            return 2;
+        }
+    }
+    const enum err err = path ? config_load(path, &config, &problems)
+                              : config_load_text("(embedded)", config_default_text(), &config, &problems);
+    if (problems.text)
+        fputs(problems.text, stderr);
+    config_problems_free(&problems);
+    if (err != OK)
+        return 1;
+    return server_run(config, path);
+}
+
+static const struct command commands[] = {
+    {"serve", cmd_serve, "[--config FILE]          run the gateway (SIGHUP reloads, SIGTERM drains)"},
+    {"check", cmd_check, "FILE [--json]            say all that is wrong with a configuration"},
+    {"explain", cmd_explain, "[KEY] [--json]         what an option means, its default and its range"},
+    {"keys", cmd_keys, "new [--id ID]            make an API key and its configuration entry"},
+};
+
+int main(int argc, char **argv)
+{
+    const size_t count = sizeof commands / sizeof commands[0];
+    for (size_t i = 0; argc > 1 && i < count; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "usage: tollgate COMMAND\n");
+    for (size_t i = 0; i < count; i++)
+        fprintf(stderr, "  %-8s %s\n", commands[i].name, commands[i].says);
+    return 2;
+}

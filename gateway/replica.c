@@ -1,0 +1,844 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/replica.c: see replica.h. */
+#include "gateway/replica.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <event2/dns.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "config/base/clock.h"
+#include "config/base/log.h"
+#include "config/base/metrics.h"
+#include "gateway/buffer.h"
+#include "gateway/relay.h"
+
+#define READS_PER_TURN 8
+#define INTERIMS_MAX 8
+#define KEPT_LINKS_MAX 1024
+#define ANSWER_HEAD_BYTES 65536u
+#define IDLE_CHECK_SLACK_NS (200 * NS_PER_MS)
+
+/* One connection to a replica: with an attempt, or kept in its pool. */
+struct link {
+    struct io       io;
+    struct worker  *worker;
+    struct pool    *pool;
+    struct link    *next, *previous; /* in the pool, newest first */
+    struct attempt *attempt;
+    struct buffer   in;              /* of a head that is not whole */
+    size_t          scanned;
+    bool            reused;
+    uint64_t        kept_ns;
+    struct deadline deadline;
+    struct grave    grave;
+};
+
+/* Kept connections of one worker to one address. */
+struct pool {
+    struct pool *next;
+    struct span  host; /* own copy */
+    uint16_t     port;
+    struct link *idle;
+    uint32_t     idle_count;
+};
+
+/* A name being looked up for an attempt; detached (attempt NULL) when the attempt has gone. */
+struct resolve {
+    struct attempt            *attempt;
+    struct worker             *worker;
+    struct evdns_base         *base;
+    struct evutil_addrinfo    *addresses, *next;
+};
+
+static void attempt_run(struct wake *wake);
+
+/* ---- pools ---- */
+
+static struct pool *find_pool(struct worker *worker, const struct config_replica *replica)
+{
+    for (struct pool *pool = worker->pools; pool; pool = pool->next)
+        if (pool->port == replica->port && span_equal(pool->host, replica->host))
+            return pool;
+    struct pool *pool = calloc(1, sizeof *pool + replica->host.size);
+    if (pool == NULL)
+        return NULL;
+    char *host = (char *)(pool + 1);
+    memcpy(host, replica->host.data, replica->host.size);
+    pool->host = (struct span){host, replica->host.size};
+    pool->port = replica->port;
+    pool->next = worker->pools;
+    worker->pools = pool;
+    return pool;
+}
+
+static void leave_pool(struct link *link)
+{
+    if (link->previous)
+        link->previous->next = link->next;
+    else
+        link->pool->idle = link->next;
+    if (link->next)
+        link->next->previous = link->previous;
+    link->next = link->previous = NULL;
+    link->pool->idle_count--;
+}
+
+static void bury_link(struct grave *grave)
+{
+    free(container_of(grave, struct link, grave));
+}
+
+static void close_link(struct link *link)
+{
+    if (link->attempt == NULL)
+        leave_pool(link);
+    else
+        link->attempt->link = NULL;
+    link->attempt = NULL;
+    deadline_clear(link->worker, &link->deadline);
+    buffer_free(&link->in);
+    io_close(&link->io, false);
+    metric_add(METRIC_replica_connections_open, -1);
+    server_bury(link->worker, &link->grave);
+}
+
+/* An idle one that speaks or hangs up is of no use any more. */
+static void link_ready(struct io *io)
+{
+    struct link *link = container_of(io, struct link, io);
+    if (link->attempt)
+        server_wake(link->worker, &link->attempt->wake);
+    else if (link->io.readable)
+        close_link(link);
+}
+
+static void link_due(struct deadline *deadline)
+{
+    struct link *link = container_of(deadline, struct link, deadline);
+    if (link->attempt == NULL)
+        close_link(link);
+}
+
+static void keep_link(struct link *link, const struct config *config)
+{
+    struct pool *pool = link->pool;
+    const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
+    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining || link->io.readable) {
+        close_link(link);
+        return;
+    }
+    link->attempt->link = NULL;
+    link->attempt = NULL;
+    link->next = pool->idle;
+    if (pool->idle)
+        pool->idle->previous = link;
+    pool->idle = link;
+    pool->idle_count++;
+    link->kept_ns = link->worker->now_ns;
+    deadline_set(link->worker, &link->deadline, link->kept_ns + idle_ns);
+}
+
+/* The newest kept connection that is not too old; NULL: none. */
+static struct link *take_link(struct pool *pool, const struct config *config)
+{
+    struct link *link = pool->idle;
+    if (link == NULL)
+        return NULL;
+    const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
+    if (link->worker->now_ns - link->kept_ns > idle_ns)
+        return NULL; /* all others are older still; their deadlines close them */
+    leave_pool(link);
+    link->reused = true;
+    return link;
+}
+
+void pool_close_all(struct worker *worker)
+{
+    while (worker->pools) {
+        struct pool *pool = worker->pools;
+        while (pool->idle)
+            close_link(pool->idle);
+        worker->pools = pool->next;
+        free(pool);
+    }
+    if (worker->dns)
+        evdns_base_free(worker->dns, 0);
+    worker->dns = NULL;
+}
+
+/* ---- deadlines of an attempt ---- */
+
+static void set_attempt_deadline(struct attempt *attempt)
+{
+    const struct config *config = attempt->exchange->config;
+    const uint64_t now_ns = attempt->worker->now_ns;
+    int64_t ms;
+    switch (attempt->state) {
+    case ATTEMPT_RESOLVING:
+    case ATTEMPT_CONNECTING:
+        deadline_set(attempt->worker, &attempt->deadline,
+                     attempt->began_ns + (uint64_t)config->timeouts_connect_ms * NS_PER_MS);
+        return;
+    case ATTEMPT_SENDING:
+    case ATTEMPT_WAITING:
+        ms = config->timeouts_first_byte_ms;
+        break;
+    case ATTEMPT_BODY:
+        /* A head without a first event is still a wait for the first byte. */
+        ms = attempt->events && !attempt->begun ? config->timeouts_first_byte_ms : config->timeouts_between_bytes_ms;
+        break;
+    default:
+        return;
+    }
+    deadline_set(attempt->worker, &attempt->deadline, now_ns + (uint64_t)ms * NS_PER_MS);
+}
+
+static void attempt_due(struct deadline *deadline)
+{
+    struct attempt *attempt = container_of(deadline, struct attempt, deadline);
+    if (attempt->flight.paused) {
+        set_attempt_deadline(attempt); /* we are the ones who do not read */
+        return;
+    }
+    if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
+        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+    else if (attempt->state == ATTEMPT_BODY && attempt->begun)
+        attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_IDLE_TIMEOUT);
+    else
+        attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_FIRST_BYTE_TIMEOUT);
+}
+
+/* ---- the request ---- */
+
+/* Method, path and fields as one text in the arena, for the whole life of the attempt. */
+static enum err write_head(struct attempt *attempt, size_t body_bytes)
+{
+    struct exchange *x = attempt->exchange;
+    const struct config_replica *replica = attempt->replica;
+    const struct span path = ask_path(x->endpoint);
+    struct text text;
+    const size_t room = 320 + replica->base_path.size + path.size + replica->host_header.size + replica->key.size +
+                        x->accept.size + x->traceparent.size + x->tracestate.size + x->anthropic_version.size +
+                        x->anthropic_beta.size;
+    if (!text_init(&text, &x->arena, room))
+        return ERR_NO_MEMORY;
+    text_put(&text, SPAN("POST "));
+    text_put(&text, replica->base_path);
+    text_put(&text, path);
+    text_put(&text, SPAN(" HTTP/1.1\r\nhost: "));
+    text_put(&text, replica->host_header);
+    text_put(&text, SPAN("\r\ncontent-type: application/json\r\ncontent-length: "));
+    text_number(&text, (uint64_t)body_bytes);
+    if (replica->key.size)
+        text_field(&text, SPAN("authorization: Bearer "), replica->key);
+    text_field(&text, SPAN("accept: "), x->accept.size ? x->accept : SPAN("*/*"));
+    text_put(&text, SPAN("\r\nx-request-id: "));
+    text_put(&text, (struct span){x->exchange_id, 32});
+    if (x->attempts > 1) {
+        text_put(&text, SPAN("-"));
+        text_number(&text, x->attempts);
+    }
+    if (x->traceparent.size)
+        text_field(&text, SPAN("traceparent: "), x->traceparent);
+    if (x->traceparent.size && x->tracestate.size)
+        text_field(&text, SPAN("tracestate: "), x->tracestate);
+    if (x->anthropic_version.size)
+        text_field(&text, SPAN("anthropic-version: "), x->anthropic_version);
+    if (x->anthropic_beta.size)
+        text_field(&text, SPAN("anthropic-beta: "), x->anthropic_beta);
+    text_put(&text, SPAN("\r\n\r\n"));
+    attempt->head_text = text_span(&text);
+    return OK;
+}
+
+/* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks by saying its salt. */
+static struct span mix_salt(struct exchange *x)
+{
+    uint8_t digest[HASH_SHA256_BYTES];
+    const struct ask_place place = x->ask.cache_salt_place;
+    if (place.size == 0)
+        return (struct span){NULL, 0};
+    const size_t size = sizeof x->key->tenant->salt + place.size;
+    char *both = arena_take(&x->arena, size);
+    char *hex = arena_take(&x->arena, 2 * HASH_SHA256_BYTES + 1);
+    if (both == NULL || hex == NULL)
+        return (struct span){NULL, 0};
+    memcpy(both, x->key->tenant->salt, sizeof x->key->tenant->salt);
+    memcpy(both + sizeof x->key->tenant->salt, x->body.data + place.at, place.size);
+    hash_sha256((struct span){both, size}, digest);
+    hash_hex(digest, sizeof digest, hex);
+    return (struct span){hex, 2 * HASH_SHA256_BYTES};
+}
+
+/* Splices the body and lays out what is to be sent: the head, then the pieces. */
+static enum err lay_out(struct attempt *attempt)
+{
+    struct exchange *x = attempt->exchange;
+    struct splice splices[ASK_SPLICES_MAX];
+    uint32_t count;
+    size_t body_bytes;
+    const struct span body = {x->body.data, x->body.size};
+    enum err err = ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model, mix_salt(x),
+                               &x->arena, splices, &count);
+    if (err != OK)
+        return err;
+    attempt->pieces = arena_take(&x->arena, (2 * count + 2) * sizeof *attempt->pieces);
+    if (attempt->pieces == NULL)
+        return ERR_NO_MEMORY;
+    const uint32_t pieces = splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
+    if (attempt->head_text.data == NULL && (err = write_head(attempt, body_bytes)) != OK)
+        return err;
+    attempt->pieces[0] = (struct iovec){(void *)(uintptr_t)attempt->head_text.data, attempt->head_text.size};
+    attempt->piece_count = (int)pieces + 1;
+    attempt->piece_at = 0;
+    attempt->to_send = attempt->head_text.size + body_bytes;
+    return OK;
+}
+
+/* ---- connecting ---- */
+
+static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bool connecting)
+{
+    const int on = 1;
+    struct link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        close(fd);
+        return ERR_NO_MEMORY;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (io_open(&link->io, attempt->worker->base, fd, link_ready) != OK) {
+        free(link);
+        return ERR_NO_MEMORY;
+    }
+    link->io.connecting = connecting;
+    link->io.writable = !connecting;
+    link->worker = attempt->worker;
+    link->pool = pool;
+    link->attempt = attempt;
+    link->deadline.due = link_due;
+    link->grave.bury = bury_link;
+    attempt->link = link;
+    metric_add(METRIC_replica_connections_open, 1);
+    metric_add(METRIC_replica_connections_total, 1);
+    return OK;
+}
+
+static bool connect_to(struct attempt *attempt, const struct sockaddr *address, socklen_t size)
+{
+    struct pool *pool = find_pool(attempt->worker, attempt->replica);
+    const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || pool == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    const int result = connect(fd, address, size);
+    if (result != 0 && errno != EINPROGRESS) {
+        close(fd);
+        return false;
+    }
+    return open_link(attempt, pool, fd, result != 0) == OK;
+}
+
+/* host as an address; false: it is a name. */
+static bool parse_address(const struct config_replica *replica, struct sockaddr_storage *out, socklen_t *out_size)
+{
+    memset(out, 0, sizeof *out);
+    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
+    if (inet_pton(AF_INET, replica->host.data, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(replica->port);
+        *out_size = sizeof *four;
+        return true;
+    }
+    if (inet_pton(AF_INET6, replica->host.data, &six->sin6_addr) == 1) {
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(replica->port);
+        *out_size = sizeof *six;
+        return true;
+    }
+    return false;
+}
+
+static void free_resolve(struct resolve *resolve)
+{
+    if (resolve->addresses)
+        evutil_freeaddrinfo(resolve->addresses);
+    free(resolve);
+}
+
+/* Tries the addresses of a name in turn. false: none is left. */
+static bool connect_next(struct attempt *attempt)
+{
+    struct resolve *resolve = attempt->resolve;
+    while (resolve && resolve->next) {
+        const struct evutil_addrinfo *address = resolve->next;
+        resolve->next = address->ai_next;
+        if (connect_to(attempt, address->ai_addr, (socklen_t)address->ai_addrlen))
+            return true;
+    }
+    return false;
+}
+
+static void resolved(int error, struct evutil_addrinfo *addresses, void *argument)
+{
+    struct resolve *resolve = argument;
+    resolve->addresses = resolve->next = addresses;
+    if (resolve->attempt == NULL) {
+        free_resolve(resolve);
+        return;
+    }
+    if (error)
+        log_event(LOG_WARN, "name_not_found", "%.*s: %s", (int)resolve->attempt->replica->host.size,
+                  resolve->attempt->replica->host.data, evutil_gai_strerror(error));
+    resolve->base = NULL; /* answered */
+    server_wake(resolve->worker, &resolve->attempt->wake);
+}
+
+static enum err look_up_name(struct attempt *attempt)
+{
+    struct worker *worker = attempt->worker;
+    struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
+    char port[8];
+    if (worker->dns == NULL)
+        worker->dns = evdns_base_new(worker->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
+                                                       EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    struct resolve *resolve = calloc(1, sizeof *resolve);
+    if (worker->dns == NULL || resolve == NULL) {
+        free(resolve);
+        return ERR_NO_MEMORY;
+    }
+    resolve->attempt = attempt;
+    resolve->worker = worker;
+    resolve->base = worker->dns;
+    attempt->resolve = resolve;
+    evutil_snprintf(port, sizeof port, "%u", attempt->replica->port);
+    evdns_getaddrinfo(worker->dns, attempt->replica->host.data, port, &hints, resolved, resolve);
+    return OK;
+}
+
+/* Takes a kept connection, or begins to open one. */
+static enum err get_link(struct attempt *attempt)
+{
+    struct pool *pool = find_pool(attempt->worker, attempt->replica);
+    struct sockaddr_storage address;
+    socklen_t size;
+    if (pool == NULL)
+        return ERR_NO_MEMORY;
+    struct link *link = attempt->fresh_only ? NULL : take_link(pool, attempt->exchange->config);
+    if (link) {
+        link->attempt = attempt;
+        attempt->link = link;
+        attempt->state = ATTEMPT_SENDING;
+        return OK;
+    }
+    attempt->state = ATTEMPT_RESOLVING;
+    if (!parse_address(attempt->replica, &address, &size))
+        return look_up_name(attempt);
+    attempt->state = ATTEMPT_CONNECTING;
+    if (!connect_to(attempt, (const struct sockaddr *)(const void *)&address, size))
+        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+    return OK;
+}
+
+/* ---- open, end, drop ---- */
+
+static void flight_drained(struct flight *flight)
+{
+    struct attempt *attempt = container_of(flight, struct attempt, flight);
+    flight->paused = false;
+    server_wake(attempt->worker, &attempt->wake);
+}
+
+static void bury_attempt(struct grave *grave)
+{
+    free(container_of(grave, struct attempt, grave));
+}
+
+enum err attempt_open(struct exchange *x)
+{
+    struct attempt *attempt = calloc(1, sizeof *attempt);
+    if (attempt == NULL)
+        return ERR_NO_MEMORY;
+    attempt->worker = x->worker;
+    attempt->exchange = x;
+    attempt->model = x->ticket.config_model;
+    attempt->replica = x->ticket.config_replica;
+    attempt->began_ns = x->worker->now_ns;
+    attempt->wake.run = attempt_run;
+    attempt->deadline.due = attempt_due;
+    attempt->grave.bury = bury_attempt;
+    attempt->flight.drained = flight_drained;
+    enum err err = lay_out(attempt);
+    if (err != OK) {
+        free(attempt);
+        return err;
+    }
+    x->attempt = attempt;
+    flight_join(&attempt->flight, &x->rider);
+    metric_add(METRIC_attempts_total, 1);
+    err = get_link(attempt);
+    if (err != OK)
+        attempt_end(attempt, ATTEMPT_CLIENT_GONE, err);
+    if (attempt->state == ATTEMPT_SENDING) /* a kept connection takes it at once */
+        attempt_run(&attempt->wake);
+    else if (attempt->state != ATTEMPT_ENDED)
+        set_attempt_deadline(attempt);
+    return OK;
+}
+
+/* Leaves the connection: kept when the answer ended cleanly on it, else closed. */
+static void leave_link(struct attempt *attempt, bool keep)
+{
+    if (attempt->resolve) {
+        attempt->resolve->attempt = NULL;
+        if (attempt->resolve->base == NULL)
+            free_resolve(attempt->resolve);
+        attempt->resolve = NULL;
+    }
+    if (attempt->link == NULL)
+        return;
+    if (keep)
+        keep_link(attempt->link, attempt->exchange->config);
+    else
+        close_link(attempt->link);
+}
+
+void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause)
+{
+    struct exchange *x = attempt->exchange;
+    if (attempt->state == ATTEMPT_ENDED)
+        return;
+    const bool whole = attempt->whole;
+    const bool cut = !whole && attempt->head_ready && !attempt->dropped;
+    leave_link(attempt, whole && attempt->keep_link && attempt->to_send == 0);
+    attempt->state = ATTEMPT_ENDED;
+    attempt->result = result;
+    attempt->cause = cause;
+    deadline_clear(attempt->worker, &attempt->deadline);
+    if (cut && attempt->events)
+        relay_error_event(attempt, cause);
+    relay_flush(attempt);
+    if (whole && attempt->status == 200) {
+        x->whole_source = tally_usage(&attempt->tally, &x->whole, &x->flags);
+        x->whole_text_bytes = attempt->tally.text_bytes;
+        if (x->slot && !attempt->events && x->whole_source != SOURCE_NONE)
+            meter_publish(x->slot, &x->whole, x->whole_source, x->bytes_out);
+    }
+    if (cut || attempt->error_seen)
+        x->broke = true;
+    if (cut && x->cause == OK)
+        x->cause = cause;
+    router_report(&x->ticket, x->config, result, x->worker->id_prefix + x->exchange_number,
+                  attempt->head_ns ? attempt->head_ns - attempt->sent_ns : 0, attempt->worker->now_ns);
+    router_return(&x->ticket, attempt->worker->now_ns);
+    flight_end(&attempt->flight, cut);
+    exchange_wake(x);
+}
+
+void attempt_drop(struct exchange *x, enum attempt_result result)
+{
+    struct attempt *attempt = x->attempt;
+    attempt->dropped = true;
+    rider_fini(&x->rider);
+    x->rider.ended = x->rider.broken = false;
+    attempt_end(attempt, result, ERR_CLIENT_GONE);
+    relay_fini(attempt);
+    server_unwake(attempt->worker, &attempt->wake);
+    server_bury(attempt->worker, &attempt->grave);
+    x->attempt = NULL;
+}
+
+/* ---- the answer ---- */
+
+/* Fields that stay between the replica and us. */
+static bool is_dropped(struct span name)
+{
+    static const struct span dropped[] = {
+        {"date", 4},
+        {"server", 6},
+        {"alt-svc", 7},
+        {"set-cookie", 10},
+        {"x-request-id", 12},
+        {"content-length", 14},
+        {"strict-transport-security", 25},
+    };
+    if (name.size >= 11 && span_equal_nocase((struct span){name.data, 11}, SPAN("x-tollgate-")))
+        return true;
+    if (name.size >= 15 && span_equal_nocase((struct span){name.data, 15}, SPAN("access-control-")))
+        return true;
+    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
+        if (span_equal_nocase(dropped[i], name))
+            return true;
+    return false;
+}
+
+static enum err keep_fields(struct attempt *attempt, const struct h1_head *head)
+{
+    struct arena *arena = &attempt->exchange->arena;
+    attempt->fields = arena_take(arena, (head->field_count + 1) * sizeof *attempt->fields);
+    if (attempt->fields == NULL)
+        return ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < head->field_count; i++) {
+        const struct h1_field *field = &head->fields[i];
+        if (is_dropped(field->name) || h1_is_hop_by_hop(head, field->name))
+            continue;
+        const struct span name = arena_copy(arena, field->name);
+        const struct span value = arena_copy(arena, field->value);
+        if (name.data == NULL || value.data == NULL)
+            return ERR_NO_MEMORY;
+        for (size_t k = 0; k < name.size; k++)
+            if (name.data[k] >= 'A' && name.data[k] <= 'Z')
+                ((char *)(uintptr_t)name.data)[k] |= 0x20;
+        if (span_equal(name, SPAN("content-encoding")))
+            attempt->content_encoding = value;
+        attempt->fields[attempt->field_count++] = (struct field){name, value};
+    }
+    return OK;
+}
+
+/* Reads a head at the front of *bytes, which is moved past it. OK with head_ns still 0: more must come. */
+static enum err read_head(struct attempt *attempt, struct span *bytes)
+{
+    static const struct h1_limits limits = {8192, ANSWER_HEAD_BYTES, 256};
+    struct link *link = attempt->link;
+    struct h1_head *head = attempt->worker->head;
+    size_t size;
+    enum err err;
+    for (;;) {
+        const enum h1_result result =
+            h1_parse_response(*bytes, &limits, SPAN("POST"), &link->scanned, head, &size, &err);
+        if (result == H1_BAD)
+            return ERR_REPLICA_PROTOCOL;
+        if (result == H1_MORE)
+            return OK;
+        *bytes = span_from(*bytes, size);
+        link->scanned = 0;
+        if (head->status >= 200)
+            break;
+        if (head->status == 101 || ++attempt->interims > INTERIMS_MAX)
+            return ERR_REPLICA_PROTOCOL;
+    }
+    attempt->head_ns = attempt->worker->now_ns;
+    attempt->status = head->status;
+    attempt->framing = head->framing;
+    attempt->length = head->content_length;
+    attempt->keep_link = head->keep_alive && head->framing != H1_UNTIL_CLOSE;
+    h1_body_init(&attempt->body, head->framing, head->content_length);
+    if ((err = keep_fields(attempt, head)) != OK || (err = relay_begin(attempt)) != OK)
+        return err;
+    attempt->state = ATTEMPT_BODY;
+    return OK;
+}
+
+static enum attempt_result result_of_status(const struct attempt *attempt)
+{
+    if (attempt->status == 429 || attempt->status == 503)
+        return ATTEMPT_BUSY;
+    return attempt->status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
+}
+
+/* The body is whole: ends the attempt as its status says. */
+static void end_whole(struct attempt *attempt, size_t bytes_behind)
+{
+    const enum err err = relay_end(attempt);
+    if (bytes_behind)
+        attempt->keep_link = false;
+    if (err != OK) {
+        attempt->head_ready = attempt->head_ready || attempt->begun;
+        attempt_end(attempt, ATTEMPT_RESET, err);
+        return;
+    }
+    attempt->head_ready = attempt->whole = true;
+    attempt_end(attempt, result_of_status(attempt), OK);
+}
+
+/* Reads the body in bytes. */
+static void read_body(struct attempt *attempt, struct span bytes)
+{
+    const size_t hint = bytes.size;
+    struct span piece;
+    for (;;) {
+        switch (h1_body_next(&attempt->body, &bytes, &piece)) {
+        case H1_PIECE_DATA: {
+            const enum err err = relay_piece(attempt, piece, hint);
+            if (err == OK)
+                continue;
+            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+            return;
+        }
+        case H1_PIECE_MORE:
+            return;
+        case H1_PIECE_END:
+            end_whole(attempt, bytes.size);
+            return;
+        case H1_PIECE_BAD:
+            attempt_end(attempt, ATTEMPT_PROTOCOL, ERR_REPLICA_PROTOCOL);
+            return;
+        }
+    }
+}
+
+/* What one recv has brought. */
+static void take_bytes(struct attempt *attempt, struct span bytes)
+{
+    struct link *link = attempt->link;
+    if (attempt->state != ATTEMPT_BODY) {
+        if (link->in.size) {
+            if (!buffer_append(&link->in, bytes)) {
+                attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
+                return;
+            }
+            bytes = (struct span){link->in.data, link->in.size};
+        }
+        const enum err err = read_head(attempt, &bytes);
+        if (err != OK) {
+            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+            return;
+        }
+        if (attempt->state != ATTEMPT_BODY) {
+            if (link->in.size == 0 ? !buffer_append(&link->in, bytes) : !buffer_keep(&link->in, bytes))
+                attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
+            return;
+        }
+    }
+    read_body(attempt, bytes);
+    if (attempt->state == ATTEMPT_ENDED)
+        return;
+    buffer_free(&link->in);
+    relay_flush(attempt);
+    if (!attempt->head_ready && (!attempt->events || attempt->begun)) {
+        attempt->head_ready = true;
+        exchange_wake(attempt->exchange);
+    }
+    set_attempt_deadline(attempt);
+}
+
+/* The replica has closed the connection (or it failed). */
+static void lost(struct attempt *attempt)
+{
+    if (attempt->state == ATTEMPT_BODY && attempt->framing == H1_UNTIL_CLOSE) {
+        end_whole(attempt, 0);
+        return;
+    }
+    if (attempt->link->reused && !attempt->any_byte && !attempt->fresh_only) {
+        /* Kept too long: closed before it saw the request. */
+        metric_add(METRIC_attempts_stale_total, 1);
+        close_link(attempt->link);
+        attempt->fresh_only = true;
+        attempt->began_ns = attempt->worker->now_ns;
+        if (lay_out(attempt) != OK || get_link(attempt) != OK)
+            attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
+        else if (attempt->state != ATTEMPT_ENDED)
+            set_attempt_deadline(attempt);
+        return;
+    }
+    attempt_end(attempt, ATTEMPT_RESET, ERR_REPLICA_GONE);
+}
+
+static void receive(struct attempt *attempt)
+{
+    const size_t most = (size_t)attempt->exchange->config->limits_flight_bytes;
+    for (int i = 0; i < READS_PER_TURN && attempt->link && attempt->link->io.readable; i++) {
+        size_t size;
+        if (flight_waiting(&attempt->flight) >= most) {
+            attempt->flight.paused = true;
+            return;
+        }
+        switch (io_recv(&attempt->link->io, attempt->worker->scratch, WORKER_SCRATCH_BYTES, &size)) {
+        case IO_DONE:
+            attempt->any_byte = true;
+            take_bytes(attempt, (struct span){attempt->worker->scratch, size});
+            break;
+        case IO_AGAIN:
+            return;
+        case IO_END:
+        case IO_FAILED:
+            lost(attempt);
+            return;
+        }
+    }
+    if (attempt->link && attempt->link->io.readable)
+        server_wake(attempt->worker, &attempt->wake); /* others first */
+}
+
+/* ---- the run of an attempt ---- */
+
+static void send_request(struct attempt *attempt)
+{
+    while (attempt->to_send && attempt->link->io.writable) {
+        size_t sent;
+        const enum io_result result = io_send(&attempt->link->io, attempt->pieces + attempt->piece_at,
+                                              attempt->piece_count - attempt->piece_at, &sent);
+        if (result == IO_FAILED) {
+            /* An answer may have come all the same (a 413 before the body was read): read it. */
+            attempt->link->io.readable = true;
+            return;
+        }
+        attempt->to_send -= sent;
+        while (sent && attempt->piece_at < attempt->piece_count) {
+            struct iovec *piece = &attempt->pieces[attempt->piece_at];
+            const size_t step = sent < piece->iov_len ? sent : piece->iov_len;
+            piece->iov_base = (char *)piece->iov_base + step;
+            piece->iov_len -= step;
+            sent -= step;
+            if (piece->iov_len == 0)
+                attempt->piece_at++;
+        }
+    }
+    if (attempt->to_send)
+        return;
+    attempt->sent_ns = attempt->worker->now_ns;
+    if (attempt->state == ATTEMPT_SENDING)
+        attempt->state = ATTEMPT_WAITING;
+    set_attempt_deadline(attempt);
+}
+
+/* A name was looked up, or the address before did not answer. */
+static void connect_resolved(struct attempt *attempt)
+{
+    if (attempt->resolve->base)
+        return; /* not yet */
+    attempt->state = ATTEMPT_CONNECTING;
+    if (!connect_next(attempt))
+        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+}
+
+static void finish_connect(struct attempt *attempt)
+{
+    struct io *io = &attempt->link->io;
+    if (io->connecting) {
+        if (!io->writable && !io->readable)
+            return;
+        if (io_connect_error(io) != 0) {
+            close_link(attempt->link);
+            if (!connect_next(attempt))
+                attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+            return;
+        }
+        io->connecting = false;
+        io->writable = true;
+    }
+    attempt->state = ATTEMPT_SENDING;
+}
+
+static void attempt_run(struct wake *wake)
+{
+    struct attempt *attempt = container_of(wake, struct attempt, wake);
+    if (attempt->state == ATTEMPT_RESOLVING)
+        connect_resolved(attempt);
+    if (attempt->state == ATTEMPT_CONNECTING && attempt->link)
+        finish_connect(attempt);
+    if (attempt->state == ATTEMPT_SENDING ||
+        (attempt->state == ATTEMPT_BODY && attempt->to_send && attempt->link->io.writable))
+        send_request(attempt);
+    if (attempt->state != ATTEMPT_ENDED && attempt->state > ATTEMPT_CONNECTING)
+        receive(attempt);
+}

@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/server.c: see server.h. The turn of a worker is at the bottom; what it is made of stands above it. */
+#include "gateway/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/base/clock.h"
+#include "config/base/log.h"
+#include "config/base/metrics.h"
+#include "gateway/conn.h"
+#include "gateway/probe.h"
+#include "gateway/replica.h"
+#include "router/router.h"
+
+/* One listening socket of one worker. */
+struct listener {
+    struct listener *next;
+    struct worker   *worker;
+    struct event    *event;
+    int              fd;
+    bool             admin;
+};
+
+#define ACCEPTS_PER_EVENT 64
+#define LISTEN_BACKLOG 4096
+#define ACCEPT_PAUSE_MS 100
+
+static volatile sig_atomic_t asked_to_stop, asked_to_reload;
+static struct server         the_server; /* for signals and the admin listener: there is one per process */
+static pthread_mutex_t       reload_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- doorbells and graves ---- */
+
+void server_wake(struct worker *worker, struct wake *wake)
+{
+    struct wake_queue *queue = wake->late ? &worker->late : &worker->woken;
+    if (wake->queued)
+        return;
+    wake->queued = true;
+    wake->next = NULL;
+    if (queue->last)
+        queue->last->next = wake;
+    else
+        queue->first = wake;
+    queue->last = wake;
+}
+
+void server_unwake(struct worker *worker, struct wake *wake)
+{
+    struct wake_queue *queue = wake->late ? &worker->late : &worker->woken;
+    if (!wake->queued)
+        return;
+    struct wake *before = NULL;
+    for (struct wake *at = queue->first; at != wake; at = at->next)
+        before = at;
+    if (before)
+        before->next = wake->next;
+    else
+        queue->first = wake->next;
+    if (queue->last == wake)
+        queue->last = before;
+    wake->queued = false;
+}
+
+static struct wake *take_wake(struct wake_queue *queue)
+{
+    struct wake *wake = queue->first;
+    if (wake == NULL)
+        return NULL;
+    queue->first = wake->next;
+    if (queue->first == NULL)
+        queue->last = NULL;
+    wake->queued = false;
+    return wake;
+}
+
+void server_bury(struct worker *worker, struct grave *grave)
+{
+    if (grave->dug)
+        return;
+    grave->dug = true;
+    grave->next = worker->graves;
+    worker->graves = grave;
+}
+
+/* ---- deadlines ---- */
+
+static void arm_wheel(struct worker *worker, uint64_t tick)
+{
+    const uint64_t now_tick = clock_now_ns() / WHEEL_TICK_NS;
+    const uint64_t ticks = tick > now_tick ? tick - now_tick : 0;
+    const uint64_t wait_ns = ticks * WHEEL_TICK_NS + NS_PER_MS;
+    const struct timeval wait = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
+                                 .tv_usec = (suseconds_t)(wait_ns % NS_PER_S / 1000)};
+    worker->wheel_armed_tick = tick;
+    event_add(worker->wheel_event, &wait);
+}
+
+static void file_deadline(struct worker *worker, struct deadline *deadline)
+{
+    struct wheel *wheel = &worker->wheel;
+    uint64_t tick = deadline->at_ns / WHEEL_TICK_NS + 1;
+    if (tick < wheel->tick)
+        tick = wheel->tick;
+    if (tick >= wheel->tick + WHEEL_BUCKETS)
+        tick = wheel->tick + WHEEL_BUCKETS - 1;
+    const size_t bucket = tick % WHEEL_BUCKETS;
+    deadline->filed_tick = tick;
+    deadline->next = wheel->buckets[bucket];
+    deadline->link = &wheel->buckets[bucket];
+    if (deadline->next)
+        deadline->next->link = &deadline->next;
+    wheel->buckets[bucket] = deadline;
+    wheel->used[bucket / 64] |= UINT64_C(1) << (bucket % 64);
+    if (worker->wheel_armed_tick == 0 || tick < worker->wheel_armed_tick)
+        arm_wheel(worker, tick);
+}
+
+void deadline_clear(struct worker *worker, struct deadline *deadline)
+{
+    (void)worker; /* its bucket may stay marked as used: the wheel looks, finds nothing and goes on */
+    if (deadline->link == NULL)
+        return;
+    *deadline->link = deadline->next;
+    if (deadline->next)
+        deadline->next->link = deadline->link;
+    deadline->link = NULL;
+}
+
+void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns)
+{
+    deadline->at_ns = at_ns;
+    if (deadline->link && deadline->filed_tick <= at_ns / WHEEL_TICK_NS + 1)
+        return; /* later than filed: the bucket will file it again */
+    deadline_clear(worker, deadline);
+    file_deadline(worker, deadline);
+}
+
+static uint64_t next_used_tick(const struct wheel *wheel)
+{
+    for (uint64_t step = 0; step < WHEEL_BUCKETS;) {
+        const size_t   bucket = (wheel->tick + step) % WHEEL_BUCKETS;
+        const uint64_t bits = wheel->used[bucket / 64] >> (bucket % 64);
+        if (bits)
+            return wheel->tick + step + (uint64_t)__builtin_ctzll(bits);
+        step += 64 - bucket % 64;
+    }
+    return 0;
+}
+
+static void turn_wheel(struct worker *worker)
+{
+    struct wheel *wheel = &worker->wheel;
+    const uint64_t now_tick = worker->now_ns / WHEEL_TICK_NS;
+    while (wheel->tick <= now_tick) {
+        const uint64_t tick = next_used_tick(wheel);
+        if (tick == 0 || tick > now_tick) {
+            wheel->tick = now_tick + 1;
+            break;
+        }
+        const size_t bucket = tick % WHEEL_BUCKETS;
+        struct deadline *list = wheel->buckets[bucket];
+        wheel->buckets[bucket] = NULL;
+        wheel->used[bucket / 64] &= ~(UINT64_C(1) << (bucket % 64));
+        wheel->tick = tick + 1;
+        if (list)
+            list->link = &list;
+        while (list) {
+            struct deadline *deadline = list;
+            deadline_clear(worker, deadline);
+            if (deadline->at_ns <= worker->now_ns)
+                deadline->due(deadline);
+            else
+                file_deadline(worker, deadline);
+        }
+    }
+    const uint64_t next = next_used_tick(wheel);
+    worker->wheel_armed_tick = 0;
+    if (next)
+        arm_wheel(worker, next);
+}
+
+static void wheel_due(evutil_socket_t fd, short what, void *argument)
+{
+    struct worker *worker = argument;
+    (void)fd;
+    (void)what;
+    worker->now_ns = clock_now_ns();
+    turn_wheel(worker);
+}
+
+/* ---- time ---- */
+
+static void read_clock(struct worker *worker)
+{
+    worker->now_ns = clock_now_ns();
+    worker->wall_us = clock_wall_us();
+}
+
+const char *server_date(struct worker *worker)
+{
+    const int64_t second = worker->wall_us / 1000000;
+    if (second != worker->date_second) {
+        const time_t time = (time_t)second;
+        struct tm parts;
+        gmtime_r(&time, &parts);
+        strftime(worker->date, sizeof worker->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        worker->date_second = second;
+    }
+    return worker->date;
+}
+
+/* ---- listeners ---- */
+
+static void resume_accepting(evutil_socket_t fd, short what, void *argument)
+{
+    struct worker *worker = argument;
+    (void)fd;
+    (void)what;
+    for (struct listener *listener = worker->listeners; listener; listener = listener->next)
+        event_add(listener->event, NULL);
+}
+
+/* Out of descriptors or memory: rest a little instead of spinning on a socket that stays readable. */
+static void pause_accepting(struct worker *worker)
+{
+    const struct timeval pause = {.tv_sec = 0, .tv_usec = ACCEPT_PAUSE_MS * 1000};
+    for (struct listener *listener = worker->listeners; listener; listener = listener->next)
+        event_del(listener->event);
+    event_add(worker->accept_pause, &pause);
+    log_event(LOG_WARN, "accept_paused", "no descriptor or memory for another connection");
+}
+
+static struct in6_addr address_of(const struct sockaddr_storage *from)
+{
+    struct in6_addr address = IN6ADDR_ANY_INIT;
+    if (from->ss_family == AF_INET6) {
+        address = ((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
+    } else if (from->ss_family == AF_INET) {
+        address.s6_addr[10] = address.s6_addr[11] = 0xff;
+        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+    }
+    return address;
+}
+
+static void accept_ready(evutil_socket_t fd, short what, void *argument)
+{
+    struct listener *listener = argument;
+    (void)what;
+    for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
+        struct sockaddr_storage from;
+        socklen_t size = sizeof from;
+        const int conn_fd = accept4(fd, (struct sockaddr *)(void *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (conn_fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                pause_accepting(listener->worker);
+            else if (errno == EINTR || errno == ECONNABORTED)
+                continue;
+            return;
+        }
+        const struct in6_addr address = address_of(&from);
+        conn_open(listener->worker, conn_fd, &address, listener->admin);
+    }
+}
+
+/* The address of a config_listen; false: not an address. */
+static bool listen_address(const struct config_listen *listen, struct sockaddr_storage *out, socklen_t *out_size)
+{
+    char host[64];
+    memset(out, 0, sizeof *out);
+    if (listen->host.size >= sizeof host)
+        return false;
+    memcpy(host, listen->host.data, listen->host.size);
+    host[listen->host.size] = '\0';
+    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(listen->port);
+        *out_size = sizeof *four;
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(listen->port);
+        *out_size = sizeof *six;
+        return true;
+    }
+    return false;
+}
+
+static int open_listening_socket(const struct config_listen *listen_at, const struct sockaddr_storage *address,
+                                 socklen_t size)
+{
+    const int on = 1;
+    const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+    /* Inherited by accepted sockets: no call per connection. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
+        log_event(LOG_ERROR, "listen_failed", "%.*s: %s", (int)listen_at->address.size, listen_at->address.data,
+                  strerror(errno));
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Opens one listener on every worker (the admin listener on the first alone). With port 0 the first socket's port is
+ * used by the others. */
+static bool listen_at(struct server *server, const struct config_listen *listen_to, bool admin)
+{
+    struct sockaddr_storage address;
+    socklen_t size;
+    if (!listen_address(listen_to, &address, &size)) {
+        log_event(LOG_ERROR, "listen_failed", "%.*s is not an address", (int)listen_to->address.size,
+                  listen_to->address.data);
+        return false;
+    }
+    const uint32_t workers = admin ? 1 : server->worker_count;
+    for (uint32_t i = 0; i < workers; i++) {
+        struct worker *worker = &server->workers[i];
+        struct listener *listener = calloc(1, sizeof *listener);
+        if (listener == NULL)
+            return false;
+        listener->fd = open_listening_socket(listen_to, &address, size);
+        if (listener->fd < 0) {
+            free(listener);
+            return false;
+        }
+        getsockname(listener->fd, (struct sockaddr *)(void *)&address, &size);
+        listener->worker = worker;
+        listener->admin = admin;
+        listener->event = event_new(worker->base, listener->fd, EV_READ | EV_PERSIST, accept_ready, listener);
+        listener->next = worker->listeners;
+        worker->listeners = listener;
+        if (listener->event == NULL || event_add(listener->event, NULL) != 0)
+            return false;
+    }
+    const uint16_t port = ntohs(address.ss_family == AF_INET6
+                                    ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
+                                    : ((struct sockaddr_in *)(void *)&address)->sin_port);
+    log_event(LOG_INFO, admin ? "listening_admin" : "listening", "%.*s port %u", (int)listen_to->address.size,
+              listen_to->address.data, port);
+    return true;
+}
+
+static void close_listeners(struct worker *worker, bool admin_too)
+{
+    struct listener **link = &worker->listeners;
+    while (*link) {
+        struct listener *listener = *link;
+        if (listener->admin && !admin_too) {
+            link = &listener->next;
+            continue;
+        }
+        *link = listener->next;
+        event_free(listener->event);
+        close(listener->fd);
+        free(listener);
+    }
+}
+
+/* ---- workers ---- */
+
+static void mail_ready(evutil_socket_t fd, short what, void *argument)
+{
+    struct worker *worker = argument;
+    (void)fd;
+    (void)what;
+    mailbox_read(&worker->mailbox);
+}
+
+static bool open_worker(struct server *server, struct worker *worker, uint32_t index, struct config *config)
+{
+    worker->server = server;
+    worker->index = index;
+    worker->config = config_get(config);
+    worker->woken = worker->late = (struct wake_queue){NULL, NULL};
+    worker->date_second = -1;
+    worker->base = event_base_new();
+    worker->scratch = malloc(WORKER_SCRATCH_BYTES);
+    worker->out = malloc(WORKER_SCRATCH_BYTES);
+    worker->head = malloc(sizeof *worker->head);
+    hash_random(&worker->id_prefix, sizeof worker->id_prefix);
+    if (!worker->base || !worker->scratch || !worker->out || !worker->head || mailbox_init(&worker->mailbox) != OK)
+        return false;
+    read_clock(worker);
+    worker->wheel.tick = worker->now_ns / WHEEL_TICK_NS;
+    worker->wheel_event = evtimer_new(worker->base, wheel_due, worker);
+    worker->accept_pause = evtimer_new(worker->base, resume_accepting, worker);
+    worker->mailbox_event =
+        event_new(worker->base, worker->mailbox.fd, EV_READ | EV_PERSIST, mail_ready, worker);
+    return worker->wheel_event && worker->accept_pause && worker->mailbox_event &&
+           event_add(worker->mailbox_event, NULL) == 0;
+}
+
+static void close_worker(struct worker *worker)
+{
+    if (worker->base == NULL)
+        return;
+    close_listeners(worker, true);
+    while (worker->conns)
+        conn_close(worker->conns, false);
+    exchange_drop_free(worker);
+    pool_close_all(worker);
+    for (struct grave *grave = worker->graves, *next; grave; grave = next) {
+        next = grave->next;
+        grave->bury(grave);
+    }
+    exchange_drop_free(worker);
+    if (worker->mailbox_event)
+        event_free(worker->mailbox_event);
+    if (worker->accept_pause)
+        event_free(worker->accept_pause);
+    if (worker->wheel_event)
+        event_free(worker->wheel_event);
+    mailbox_fini(&worker->mailbox);
+    event_base_free(worker->base);
+    free(worker->scratch);
+    free(worker->out);
+    free(worker->head);
+    config_put(worker->config);
+}
+
+/* ---- reload, drain ---- */
+
+struct news {
+    struct letter   letter;
+    struct worker  *worker;
+    struct config  *config; /* a new snapshot; NULL: drain */
+};
+
+static void read_news(struct letter *letter)
+{
+    struct news *news = container_of(letter, struct news, letter);
+    struct worker *worker = news->worker;
+    if (news->config) {
+        config_put(worker->config);
+        worker->config = news->config;
+    } else if (!worker->draining) {
+        worker->draining = true;
+        close_listeners(worker, false);
+        for (struct conn *conn = worker->conns, *next; conn; conn = next) {
+            next = conn->next;
+            conn_drain(conn);
+        }
+    }
+    free(news);
+}
+
+static void tell_workers(struct server *server, struct config *config)
+{
+    for (uint32_t i = 0; i < server->worker_count; i++) {
+        struct news *news = calloc(1, sizeof *news);
+        if (news == NULL) {
+            log_event(LOG_ERROR, "out_of_memory", "worker %u was not told", i);
+            continue;
+        }
+        news->letter.read = read_news;
+        news->worker = &server->workers[i];
+        news->config = config ? config_get(config) : NULL;
+        mailbox_post(&server->workers[i].mailbox, &news->letter);
+    }
+}
+
+enum err server_reload(struct server *server, struct config_problems *out_problems)
+{
+    struct config *config = NULL;
+    enum err err;
+    pthread_mutex_lock(&reload_lock);
+    if (server->config_path)
+        err = config_load(server->config_path, &config, out_problems);
+    else
+        err = config_load_text("(embedded)", config_default_text(), &config, out_problems);
+    if (err == OK)
+        err = router_adopt(config, clock_now_ns());
+    if (err == OK)
+        err = meter_adopt(config);
+    if (err == OK && !log_open(config->log_access.data, (enum log_level)config->log_level))
+        log_event(LOG_WARN, "log_not_opened", "the access log stays where it was");
+    if (err == OK) {
+        probe_adopt(config);
+        tell_workers(server, config);
+        metric_add(METRIC_reloads_total, 1);
+        log_event(LOG_INFO, "reloaded", "configuration %llu is in force", (unsigned long long)config->generation);
+    } else {
+        metric_add(METRIC_reloads_refused_total, 1);
+    }
+    config_put(config);
+    pthread_mutex_unlock(&reload_lock);
+    return err;
+}
+
+static void on_signal(int signal_number)
+{
+    if (signal_number == SIGHUP)
+        asked_to_reload = 1;
+    else
+        asked_to_stop = 1;
+    /* The first worker sleeps in its loop: an empty write wakes it. Async-signal-safe. */
+    const uint64_t one = 1;
+    const ssize_t written = write(the_server.workers[0].mailbox.fd, &one, sizeof one);
+    (void)written;
+}
+
+static void reload_on_signal(struct server *server)
+{
+    struct config_problems problems = {NULL, 0, 0};
+    asked_to_reload = 0;
+    log_reopen();
+    if (server_reload(server, &problems) != OK)
+        log_event(LOG_ERROR, "reload_refused", "%s", problems.text ? problems.text : "out of memory");
+    config_problems_free(&problems);
+}
+
+/* ---- the turn ---- */
+
+/* Runs the woken, then the late (flushes), until nothing is left; then frees what was closed. */
+static void server_turn(struct worker *worker)
+{
+    for (;;) {
+        struct wake *wake = take_wake(&worker->woken);
+        if (wake == NULL)
+            wake = take_wake(&worker->late);
+        if (wake == NULL)
+            break;
+        wake->run(wake);
+    }
+    while (worker->graves) {
+        struct grave *grave = worker->graves;
+        worker->graves = grave->next;
+        grave->bury(grave);
+    }
+}
+
+/* Is a draining worker done? */
+static bool drained(const struct worker *worker)
+{
+    if (worker->exchange_count > 0)
+        return false;
+    for (const struct conn *conn = worker->conns; conn; conn = conn->next)
+        if (!conn->admin && conn_has_output(conn))
+            return false;
+    return true;
+}
+
+static void *run_worker(void *argument)
+{
+    struct worker *worker = argument;
+    uint64_t give_up_ns = 0;
+    for (;;) {
+        struct timeval tick = {.tv_sec = 0, .tv_usec = 50000};
+        if (worker->draining)
+            event_base_loopexit(worker->base, &tick); /* look again soon, whatever comes */
+        event_base_loop(worker->base, EVLOOP_ONCE);
+        read_clock(worker);
+        server_turn(worker);
+        if (worker->index == 0 && asked_to_reload)
+            reload_on_signal(worker->server);
+        if (worker->index == 0 && asked_to_stop && !the_server.stopping) {
+            the_server.stopping = true;
+            log_event(LOG_INFO, "draining", "no new connections; requests under way go on");
+            tell_workers(worker->server, NULL);
+        }
+        if (!worker->draining)
+            continue;
+        if (give_up_ns == 0)
+            give_up_ns = worker->now_ns + (uint64_t)worker->config->timeouts_drain_ms * NS_PER_MS;
+        if (drained(worker) || worker->now_ns >= give_up_ns)
+            return NULL;
+    }
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Conns and their replica connections: two descriptors a request. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static bool open_all(struct server *server, struct config *config)
+{
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        if (!open_worker(server, &server->workers[i], i, config))
+            return false;
+    for (uint32_t i = 0; i < config->listen_count; i++)
+        if (!listen_at(server, &config->listen[i], false))
+            return false;
+    return !config->admin_present || listen_at(server, &config->admin, true);
+}
+
+int server_run(struct config *config, const char *config_path)
+{
+    struct server *server = &the_server;
+    char problem[256] = "";
+    int code = 1;
+    pthread_t threads[SERVER_WORKERS_MAX];
+    uint32_t started = 0;
+
+    raise_descriptor_limit();
+    server->config_path = config_path;
+    server->started_ns = clock_now_ns();
+    server->worker_count = config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;
+    server->workers = calloc(server->worker_count, sizeof *server->workers);
+    if (!log_open(config->log_access.data, (enum log_level)config->log_level)) {
+        log_event(LOG_ERROR, "log_not_opened", "%.*s", (int)config->log_access.size, config->log_access.data);
+        goto out;
+    }
+    if (server->workers == NULL || router_adopt(config, clock_now_ns()) != OK || meter_adopt(config) != OK) {
+        log_event(LOG_ERROR, "out_of_memory", "the gateway could not start");
+        goto out;
+    }
+    if (meter_open(config, &server->meter, problem, sizeof problem) != OK) {
+        log_event(LOG_ERROR, "journal_not_opened", "%s", problem);
+        goto out;
+    }
+    if (!open_all(server, config))
+        goto out;
+    catch_signals();
+    if (!probe_start(config))
+        goto out;
+    log_event(LOG_INFO, "ready", "%u workers, configuration from %.*s", server->worker_count,
+              (int)config->file.size, config->file.data);
+    for (started = 1; started < server->worker_count; started++)
+        if (pthread_create(&threads[started], NULL, run_worker, &server->workers[started]) != 0)
+            break;
+    if (started == server->worker_count) {
+        run_worker(&server->workers[0]);
+        code = 0;
+    }
+    for (uint32_t i = 1; i < started; i++)
+        pthread_join(threads[i], NULL);
+    log_event(LOG_INFO, "stopped", "all requests are settled or cut by the drain deadline");
+out:
+    probe_stop();
+    for (uint32_t i = 0; server->workers && i < server->worker_count; i++)
+        close_worker(&server->workers[i]);
+    free(server->workers);
+    meter_close(server->meter);
+    router_fini();
+    log_flush();
+    config_put(config);
+    return code;
+}

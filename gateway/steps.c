@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/steps.c: the step functions, in the order of the table in exchange.h.
+ *
+ * For:       each reads what the steps above it wrote, writes its own fields of the exchange and says where to go.
+ * Called by: exchange.c.
+ * Knows not: sockets, protocols. */
+#include "gateway/steps.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "config/base/clock.h"
+#include "config/base/metrics.h"
+#include "gateway/access.h"
+#include "gateway/admin.h"
+#include "gateway/identity.h"
+#include "gateway/replica.h"
+#include "gateway/reply.h"
+#include "router/router.h"
+
+/* ---- answers that are errors ---- */
+
+static enum outcome outcome_of(enum err err)
+{
+    switch (err) {
+    case ERR_FIRST_BYTE_TIMEOUT:
+    case ERR_IDLE_TIMEOUT:
+    case ERR_WHOLE_TIMEOUT:
+        return OUTCOME_TIMEOUT;
+    case ERR_REPLICA_GONE:
+    case ERR_REPLICA_PROTOCOL:
+    case ERR_EVENT_TOO_LARGE:
+    case ERR_NO_REPLICA:
+        return OUTCOME_REPLICA_ERROR;
+    case ERR_OVERLOADED:
+    case ERR_QUEUE_TIMEOUT:
+    case ERR_BODIES_FULL:
+    case ERR_NO_SLOT:
+    case ERR_NO_MEMORY:
+    case ERR_DRAINING:
+        return OUTCOME_SHED;
+    default:
+        return OUTCOME_REFUSED;
+    }
+}
+
+/* Answers err; after an early head, as the stream's last event with broken framing. */
+static enum verdict fail(struct exchange *x, enum err err, const char *message, const char *param)
+{
+    x->outcome = outcome_of(err);
+    if (!x->early_head) {
+        reply_error(x, err, message, param);
+        return ANSWER;
+    }
+    struct chunk *event = reply_error_event(x, err);
+    if (x->cause == OK)
+        x->cause = err;
+    x->rider.ended = x->rider.broken = true;
+    if (event) {
+        event->ours = true;
+        rider_feed(&x->rider, event);
+    } else {
+        x->rider.fed(&x->rider);
+    }
+    return ANSWER;
+}
+
+/* ---- identify ---- */
+
+enum verdict step_identify(struct exchange *x)
+{
+    if (x->admin) {
+        if (!x->body_whole)
+            return WAIT;
+        admin_answer(x);
+        return ANSWER;
+    }
+    if (admin_answer_health(x))
+        return ANSWER;
+    x->endpoint = ask_endpoint(x->path, &x->path_rest);
+    if (x->endpoint == ENDPOINT_NONE)
+        return fail(x, ERR_NO_PATH, NULL, NULL);
+    if (span_equal(x->method, SPAN("OPTIONS"))) {
+        reply_preflight(x);
+        return ANSWER;
+    }
+    const bool reads = span_equal(x->method, SPAN("GET")) || span_equal(x->method, SPAN("HEAD"));
+    if (x->endpoint == ENDPOINT_MODELS ? !reads : !span_equal(x->method, SPAN("POST")))
+        return fail(x, ERR_NO_METHOD, NULL, NULL);
+    const enum err err = identity_find(x->config, x->authorization, x->api_key_header, x->opened_us, &x->key);
+    if (err != OK) {
+        metric_add(METRIC_requests_unauthorized_total, 1);
+        return fail(x, err, NULL, NULL);
+    }
+    if (x->endpoint == ENDPOINT_MODELS) {
+        reply_models(x);
+        return ANSWER;
+    }
+    return NEXT;
+}
+
+/* ---- read_ask ---- */
+
+/* Is this a JSON body, as its header says? An absent header is taken as JSON: that is what the path takes. */
+static bool says_json(struct span content_type)
+{
+    static const struct span json = {"application/json", 16};
+    if (content_type.size == 0)
+        return true;
+    if (content_type.size < json.size || !span_equal_nocase((struct span){content_type.data, json.size}, json))
+        return false;
+    return content_type.size == json.size || content_type.data[json.size] == ';' || content_type.data[json.size] == ' ';
+}
+
+static enum verdict refuse_body(struct exchange *x, enum err err, const struct ask_problem *problem)
+{
+    char message[256];
+    if (problem->message == NULL)
+        return fail(x, err, NULL, problem->param);
+    if (err == ERR_BAD_JSON)
+        snprintf(message, sizeof message, "%s: %s at byte %zu", err_row(err)->says, problem->message, problem->offset);
+    else
+        snprintf(message, sizeof message, "%s", problem->message);
+    return fail(x, err, message, problem->param);
+}
+
+static const char *refused_name(uint32_t refused)
+{
+    static const char *const names[] = {"priority",   "kv_transfer_params", "ec_transfer_params", "request_id",
+                                        "session_id", "vllm_xargs",         "prompt_embeds",      "chat_template",
+                                        "messages"};
+    return names[__builtin_ctz(refused)];
+}
+
+enum verdict step_read_ask(struct exchange *x)
+{
+    const struct ask_limits limits = {(uint32_t)x->config->limits_json_depth, x->config->limits_n};
+    struct ask_problem problem = {0, NULL, NULL};
+    if (x->content_encoding.size && !span_equal_nocase(x->content_encoding, SPAN("identity")))
+        return fail(x, ERR_BAD_ENCODING, NULL, NULL);
+    if (!says_json(x->content_type))
+        return fail(x, ERR_BAD_CONTENT_TYPE, NULL, NULL);
+    if (!x->body_whole)
+        return WAIT;
+    const struct span body = {x->body.data, x->body.size};
+    const enum err err = ask_read(x->endpoint, body, &limits, &x->arena, &x->ask, &problem);
+    if (err != OK)
+        return refuse_body(x, err, &problem);
+    const uint32_t refused = x->ask.refused & ~x->key->tenant->allow;
+    if (refused) {
+        metric_add(METRIC_requests_refused_total, 1);
+        return fail(x, ERR_FIELD_REFUSED,
+                    refused & REFUSED_REMOTE_MEDIA ? "remote URLs in media parts are not open to this tenant" : NULL,
+                    refused_name(refused));
+    }
+    /* What outlives the body. */
+    if (x->ask.model.size) {
+        x->ask.model = arena_copy(&x->arena, x->ask.model);
+        if (x->ask.model.data == NULL)
+            return fail(x, ERR_NO_MEMORY, NULL, NULL);
+    }
+    if (x->task_class.size == 0 && x->ask.task_class.size)
+        x->task_class = arena_copy(&x->arena, x->ask.task_class);
+    return NEXT;
+}
+
+/* ---- classify ---- */
+
+static struct span kept_header(const void *owner, struct span name)
+{
+    const struct exchange *x = owner;
+    for (uint32_t i = 0; i < x->kept_count; i++)
+        if (span_equal_nocase(x->kept[i].name, name))
+            return x->kept[i].value;
+    return (struct span){NULL, 0};
+}
+
+enum verdict step_classify(struct exchange *x)
+{
+    const struct router_ask ask = {
+        .endpoint = x->endpoint,
+        .class_asked = x->task_class,
+        .model_asked = x->ask.model,
+        .system_prompt = x->ask.system_prompt,
+        .tools = x->ask.tools,
+        .images = x->ask.images,
+        .schema = x->ask.schema,
+        .body_bytes = x->body.size,
+        .header = kept_header,
+        .header_owner = x,
+    };
+    x->class = router_classify(x->config, &ask, &x->class_why);
+    x->candidate_count =
+        router_choose(x->config, x->class, x->ask.model, &x->key->tenant->models, x->candidates);
+    if (x->candidate_count > 0)
+        return NEXT;
+    metric_add(METRIC_requests_refused_total, 1);
+    if (x->ask.model.size == 0)
+        return fail(x, ERR_BAD_VALUE, "the body names no model, and its task class has none", "model");
+    return fail(x, ERR_NO_MODEL, NULL, "model");
+}
+
+/* ---- admit ---- */
+
+/* The trace id inside a traceparent of the W3C's form; {NULL, 0}: there is none. */
+static struct span trace_id(struct span traceparent)
+{
+    if (traceparent.size < 55 || traceparent.data[2] != '-' || traceparent.data[35] != '-')
+        return (struct span){NULL, 0};
+    return (struct span){traceparent.data + 3, 32};
+}
+
+enum verdict step_admit(struct exchange *x)
+{
+    const struct meter_opening opening = {
+        .exchange_id = {x->exchange_id, 32},
+        .request_id = reply_request_id(x),
+        .trace_id = trace_id(x->traceparent),
+        .tenant = x->key->tenant->name,
+        .key = x->key->id,
+        .tags_json = x->key->tenant->tags_json,
+        .endpoint = x->endpoint,
+        .class = x->class ? x->class->name : (struct span){NULL, 0},
+        .stream = x->ask.stream,
+        .model_asked = x->ask.model,
+        .admitted_us = x->opened_us,
+        .bytes_in = (int64_t)x->body.size,
+    };
+    x->slot = meter_admit(x->worker->server->meter, &opening);
+    return x->slot ? NEXT : fail(x, ERR_NO_SLOT, NULL, NULL);
+}
+
+/* ---- choose ---- */
+
+enum verdict step_choose(struct exchange *x)
+{
+    x->model = x->candidates[x->candidate];
+    return NEXT;
+}
+
+/* ---- queue ---- */
+
+/* Our head and a comment go out before the replica has said anything, so that nobody between us and the
+ * client takes the silence for death. */
+static void send_early_head(struct exchange *x)
+{
+    static const struct span ping = {": ping\n\n", 8};
+    if (x->rider.flight)
+        return; /* step_send leaves the flight first */
+    if (!x->answer.ready) {
+        reply_begin(x, 200);
+        reply_field(x, SPAN("content-type"), SPAN("text/event-stream; charset=utf-8"));
+        reply_field(x, SPAN("cache-control"), SPAN("no-cache"));
+        reply_common_fields(x);
+        x->answer.framing = ANSWER_STREAM;
+        x->answer.ready = true;
+        x->early_head = true;
+        x->rider.ended = false;
+    }
+    struct chunk *chunk = chunk_new(ping.size);
+    if (chunk == NULL)
+        return;
+    memcpy(chunk_data(chunk), ping.data, ping.size);
+    chunk->size = (uint32_t)ping.size;
+    chunk->ours = true;
+    rider_feed(&x->rider, chunk);
+}
+
+static uint64_t whole_deadline_ns(const struct exchange *x)
+{
+    return x->opened_ns + (uint64_t)x->config->timeouts_whole_ms * NS_PER_MS;
+}
+
+/* The next moment at which a waiting stream must say something; UINT64_MAX: never. */
+static uint64_t next_ping_ns(const struct exchange *x)
+{
+    if (!x->ask.stream)
+        return UINT64_MAX;
+    return x->ping_ns ? x->ping_ns : x->opened_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
+}
+
+/* Pings when it is time, and sets the deadline for what comes next. */
+static void wait_until(struct exchange *x, uint64_t limit_ns)
+{
+    const uint64_t now_ns = x->worker->now_ns;
+    if (next_ping_ns(x) <= now_ns) {
+        struct rider *rider = &x->rider;
+        struct flight *flight = rider->flight;
+        if (flight)
+            flight_leave(rider);
+        send_early_head(x);
+        if (flight)
+            flight_join(flight, rider);
+        x->ping_ns = now_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
+    }
+    const uint64_t ping_ns = next_ping_ns(x);
+    deadline_set(x->worker, &x->deadline, ping_ns < limit_ns ? ping_ns : limit_ns);
+}
+
+static void leave_queue(struct exchange *x)
+{
+    router_return(&x->ticket, x->worker->now_ns);
+    /* Granted meanwhile: its letter is under way, and close_exchange() waits for it. */
+    x->grant_awaited = x->grant_posted;
+}
+
+static enum verdict next_candidate(struct exchange *x, enum err err)
+{
+    if (x->candidate + 1 >= x->candidate_count)
+        return fail(x, err, NULL, NULL);
+    x->candidate++;
+    x->excluded = 0;
+    return RETRY;
+}
+
+static enum verdict granted(struct exchange *x)
+{
+    x->queue_ns += x->worker->now_ns - x->queued_ns;
+    x->queued_ns = 0;
+    return NEXT;
+}
+
+enum verdict step_queue(struct exchange *x)
+{
+    const uint64_t now_ns = x->worker->now_ns;
+    if (x->queued_ns) {
+        if (!x->grant_awaited)
+            return granted(x);
+        const uint64_t give_up_ns = x->queued_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS;
+        if (now_ns >= give_up_ns || now_ns >= whole_deadline_ns(x)) {
+            leave_queue(x);
+            return fail(x, now_ns >= give_up_ns ? ERR_QUEUE_TIMEOUT : ERR_WHOLE_TIMEOUT, NULL, NULL);
+        }
+        wait_until(x, give_up_ns < whole_deadline_ns(x) ? give_up_ns : whole_deadline_ns(x));
+        return WAIT;
+    }
+    x->queued_ns = now_ns;
+    x->ticket.granted = exchange_granted;
+    x->ticket.excluded = x->excluded;
+    x->ticket.work = x->ask.text_bytes / 4 + (x->ask.max_tokens > 0 ? x->ask.max_tokens : 256);
+    switch (router_enter(&x->ticket, x->config, x->model, true, now_ns)) {
+    case TURN_GRANTED:
+        return granted(x);
+    case TURN_WAIT:
+        x->grant_awaited = true;
+        wait_until(x, now_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS);
+        return WAIT;
+    case TURN_FULL:
+        x->queued_ns = 0;
+        return next_candidate(x, ERR_OVERLOADED);
+    case TURN_NONE:
+        break;
+    }
+    x->queued_ns = 0;
+    return next_candidate(x, ERR_NO_REPLICA);
+}
+
+/* ---- send ---- */
+
+/* May this exchange be tried again after a failure, and is there anywhere to go? Then the budget has counted it. */
+static bool may_retry(struct exchange *x, const struct attempt *attempt)
+{
+    const struct config_model *model = attempt->model;
+    const uint64_t excluded = x->excluded | UINT64_C(1) << attempt->replica->index;
+    const uint64_t all = model->replica_count == 64 ? UINT64_MAX : (UINT64_C(1) << model->replica_count) - 1;
+    if (x->early_head || x->attempts >= (uint32_t)x->config->retry_attempts)
+        return false;
+    if (excluded == all && x->candidate + 1 >= x->candidate_count)
+        return false;
+    if (x->retry_counted) {
+        router_retry_done();
+        x->retry_counted = false;
+    }
+    return router_retry_begin(x->config);
+}
+
+/* Is this way of failing one that another replica may mend (DESIGN section 8.6)? */
+static bool is_worth_retrying(struct exchange *x, const struct attempt *attempt)
+{
+    if (attempt->whole || (attempt->head_ready && attempt->status != 200))
+        return attempt->status >= 500 || attempt->status == 429;
+    switch (attempt->result) {
+    case ATTEMPT_CONNECT_ERROR:
+    case ATTEMPT_PROTOCOL:
+        return attempt->cause != ERR_EVENT_TOO_LARGE;
+    case ATTEMPT_RESET:
+        if (attempt->sent_ns == 0)
+            return true;
+        /* The whole request was sent: it may have been worked on. Once. */
+        if (x->resent)
+            return false;
+        x->resent = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum attempt_result result_of_status(int status)
+{
+    if (status == 429 || status == 503)
+        return ATTEMPT_BUSY;
+    return status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
+}
+
+static enum verdict retry(struct exchange *x)
+{
+    struct attempt *attempt = x->attempt;
+    struct usage usage = USAGE_UNKNOWN;
+    uint32_t flags = 0;
+    tally_usage(&attempt->tally, &usage, &flags);
+    meter_waste(x->slot, attempt->replica->name, attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
+    metric_add(METRIC_attempts_retried_total, 1);
+    x->excluded |= UINT64_C(1) << attempt->replica->index;
+    x->retry_counted = x->retried = true;
+    attempt_drop(x, result_of_status(attempt->status));
+    return RETRY;
+}
+
+static enum err send_attempt(struct exchange *x)
+{
+    const struct meter_route route = {
+        .model = x->model->name,
+        .replica = x->ticket.config_replica->name,
+        .queue_us = (int64_t)(x->queue_ns / 1000),
+        .sent_us = x->worker->wall_us,
+        .attempts = ++x->attempts,
+        .price = config_price_at(x->model, x->opened_us),
+        .why = reply_why(x),
+    };
+    x->replica = x->ticket.config_replica;
+    if (x->sent_ns == 0) {
+        x->sent_ns = x->worker->now_ns;
+        x->sent_us = x->worker->wall_us;
+    }
+    meter_route(x->slot, &route);
+    return attempt_open(x);
+}
+
+/* The replica's head becomes ours: its fields but for those that stay between two, then our own. */
+static void make_answer_head(struct exchange *x)
+{
+    const struct attempt *attempt = x->attempt;
+    x->answer.status = attempt->status;
+    x->answer.framing = ANSWER_STREAM;
+    if (attempt->framing == H1_NO_BODY) {
+        x->answer.framing = ANSWER_NO_BODY;
+    } else if (attempt->framing == H1_LENGTH && !attempt->events && !attempt->decode) {
+        x->answer.framing = ANSWER_LENGTH;
+        x->answer.length = attempt->length;
+    }
+    for (uint32_t i = 0; i < attempt->field_count; i++)
+        if (!(attempt->decode && span_equal(attempt->fields[i].name, SPAN("content-encoding"))))
+            reply_field(x, attempt->fields[i].name, attempt->fields[i].value);
+    reply_common_fields(x);
+    x->answer.ready = true;
+}
+
+/* The replica answers otherwise than an early head has promised. */
+static enum verdict fail_after_early_head(struct exchange *x)
+{
+    const enum err err = x->attempt->status >= 500 || x->attempt->status == 429 ? ERR_NO_REPLICA : ERR_REPLICA_REFUSED;
+    attempt_drop(x, result_of_status(x->attempt->status));
+    x->broke = true;
+    return fail(x, err, NULL, NULL);
+}
+
+static enum verdict begin_relay(struct exchange *x)
+{
+    struct attempt *attempt = x->attempt;
+    if (x->early_head && (attempt->status != 200 || !attempt->events))
+        return fail_after_early_head(x);
+    if (!x->early_head)
+        make_answer_head(x);
+    body_free(&x->body); /* no retry from here on */
+    if (attempt->status == 200)
+        x->first_token_ns = x->worker->now_ns;
+    deadline_set(x->worker, &x->deadline, whole_deadline_ns(x));
+    x->rider.fed(&x->rider);
+    return NEXT;
+}
+
+enum verdict step_send(struct exchange *x)
+{
+    if (x->attempt == NULL) {
+        const enum err err = send_attempt(x);
+        if (err != OK) {
+            router_return(&x->ticket, x->worker->now_ns);
+            return fail(x, err, NULL, NULL);
+        }
+    }
+    struct attempt *attempt = x->attempt;
+    if (attempt->state != ATTEMPT_ENDED && !attempt->head_ready) {
+        if (x->worker->now_ns >= whole_deadline_ns(x)) {
+            attempt_drop(x, ATTEMPT_TIMEOUT);
+            return fail(x, ERR_WHOLE_TIMEOUT, NULL, NULL);
+        }
+        wait_until(x, whole_deadline_ns(x));
+        return WAIT;
+    }
+    if ((!attempt->head_ready || attempt->status != 200) && is_worth_retrying(x, attempt) && may_retry(x, attempt))
+        return retry(x);
+    if (attempt->head_ready)
+        return begin_relay(x);
+    const enum err cause = attempt->cause == OK ? ERR_REPLICA_GONE : attempt->cause;
+    attempt_drop(x, attempt->result);
+    return fail(x, cause, NULL, NULL);
+}
+
+/* ---- relay ---- */
+
+enum verdict step_relay(struct exchange *x)
+{
+    if (x->answered)
+        return NEXT;
+    /* Too long in all: what is under way is cut, so that the client sees it. */
+    if (x->attempt && x->attempt->state != ATTEMPT_ENDED && x->worker->now_ns >= whole_deadline_ns(x)) {
+        x->outcome = OUTCOME_TIMEOUT;
+        attempt_end(x->attempt, ATTEMPT_TIMEOUT, ERR_WHOLE_TIMEOUT);
+    }
+    return WAIT;
+}
+
+/* ---- settle ---- */
+
+/* How it ended, for the row: what a step above has said, else what became of the answer. */
+static enum outcome final_outcome(const struct exchange *x)
+{
+    if (x->client_gone)
+        return OUTCOME_CLIENT_GONE;
+    if (x->cause != OK)
+        return outcome_of(x->cause);
+    if (x->broke || (x->attempts && x->answer.status >= 400))
+        return OUTCOME_REPLICA_ERROR;
+    return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
+}
+
+/* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain answer that the
+ * replica has finished counts whole once a byte of it has gone out). */
+static void final_usage(const struct exchange *x, struct meter_ending *ending)
+{
+    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes};
+    const bool all = x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
+    ending->usage = USAGE_UNKNOWN;
+    ending->source = SOURCE_NONE;
+    ending->billable = x->answer.status == 200 && x->delivered_any && x->model;
+    if (!ending->billable)
+        return;
+    if (all) {
+        ending->usage = x->whole;
+        ending->source = x->whole_source;
+    } else if (x->delivered_source != SOURCE_NONE) {
+        ending->usage = x->delivered;
+        ending->source = x->delivered_source;
+    } else {
+        meter_estimate(x->model->estimate, &sizes, &ending->usage);
+        ending->source = SOURCE_ESTIMATED;
+        metric_add(METRIC_usage_estimated_total, 1);
+    }
+}
+
+static void learn(const struct exchange *x, const struct meter_ending *ending)
+{
+    const struct meter_sizes sizes = {x->ask.images ? 0 : x->ask.text_bytes, x->whole_text_bytes};
+    if (ending->source == SOURCE_REPORTED && ending->outcome == OUTCOME_OK && !(x->flags & FLAG_USAGE_SUSPECT))
+        meter_learn(x->model->estimate, &sizes, &ending->usage);
+}
+
+static int64_t settle_slot(struct exchange *x)
+{
+    struct meter_ending ending = {
+        .outcome = final_outcome(x),
+        .status = x->client_gone && !x->answer.sent ? 499 : x->answer.status,
+        .first_token_us = x->first_token_ns ? x->opened_us + (int64_t)((x->first_token_ns - x->opened_ns) / 1000) : 0,
+        .ended_us = x->opened_us + (int64_t)((x->ended_ns - x->opened_ns) / 1000),
+        .bytes_out = x->bytes_out,
+    };
+    final_usage(x, &ending);
+    ending.flags = x->flags;
+    const struct price *price = x->model ? config_price_at(x->model, x->opened_us) : NULL;
+    if (ending.billable && price && meter_cost(&ending.usage, price, &ending.cost_pusd) != OK)
+        ending.flags |= FLAG_USAGE_SUSPECT;
+    if (ending.flags & FLAG_USAGE_SUSPECT)
+        metric_add(METRIC_usage_suspect_total, 1);
+    if (ending.billable)
+        learn(x, &ending);
+    x->outcome = ending.outcome;
+    x->delivered = ending.usage;
+    x->delivered_source = ending.source;
+    meter_settle(x->worker->server->meter, x->slot, &ending);
+    x->slot = NULL;
+    return ending.cost_pusd;
+}
+
+enum verdict step_settle(struct exchange *x)
+{
+    int64_t cost_pusd = 0;
+    if (x->ended_ns == 0)
+        x->ended_ns = x->worker->now_ns;
+    if (x->attempt)
+        attempt_drop(x, ATTEMPT_CLIENT_GONE);
+    if (x->ticket.model)
+        leave_queue(x);
+    if (x->retry_counted)
+        router_retry_done();
+    x->retry_counted = false;
+    if (x->client_gone && x->cause == OK)
+        x->cause = ERR_CLIENT_GONE;
+    if (x->slot)
+        cost_pusd = settle_slot(x);
+    else if (x->client_gone)
+        x->outcome = OUTCOME_CLIENT_GONE;
+    access_line(x, cost_pusd);
+    return NEXT;
+}
