@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/admin.c: see admin.h.
+ *
+ * For:       what the operator asks of one running process.
+ * Called by: steps.c.
+ * Knows not: how the numbers come about; each room's door is asked for them. */
+#include "gateway/admin.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "config/base/clock.h"
+#include "config/base/metrics.h"
+#include "gateway/identity.h"
+#include "gateway/reply.h"
+#include "gateway/server.h"
+
+#define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* ---- answers ---- */
+
+/* Answers with a JSON tree, which it frees. */
+static void answer_json(struct exchange *x, int status, json_t *tree)
+{
+    char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL;
+
+    json_decref(tree);
+    if (text == NULL) {
+        reply_error(x, ERR_NO_MEMORY, NULL, NULL);
+        return;
+    }
+    reply_body(x, status, SPAN("application/json"), span_of(text));
+    free(text);
+}
+
+static bool is_reading(const struct exchange *x)
+{
+    return span_equal(x->method, SPAN("GET")) || span_equal(x->method, SPAN("HEAD"));
+}
+
+/* 405 with the one method that the path takes. */
+static void refuse_method(struct exchange *x, struct span allowed)
+{
+    reply_error(x, ERR_NO_METHOD, NULL, NULL);
+    for (uint32_t i = 0; i < x->answer.field_count; i++)
+        if (span_equal(x->answer.fields[i].name, SPAN("allow")))
+            x->answer.fields[i].value = allowed;
+}
+
+/* ---- health ---- */
+
+/* {"status":"ok"}, or what is missing. */
+static void answer_ready(struct exchange *x)
+{
+    json_t *reasons = json_array();
+    bool    ready = true;
+    const struct {
+        bool        missing;
+        const char *reason;
+    } checks[] = {
+        {x->worker->draining, "draining: no new work is taken"},
+        {!router_ready(x->config), "no replica of any model can take work"},
+        {!meter_ready(x->worker->server->meter), "the journal cannot be written"},
+    };
+
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (checks[i].missing) {
+            ready = false;
+            (void)json_array_append_new(reasons, json_string(checks[i].reason));
+        }
+    json_t *tree = json_pack("{s:s}", "status", ready ? "ok" : "not_ready");
+    if (!ready)
+        (void)json_object_set(tree, "reasons", reasons);
+    json_decref(reasons);
+    answer_json(x, ready ? 200 : 503, tree);
+}
+
+bool admin_answer_health(struct exchange *x)
+{
+    const bool live = span_equal(x->path, SPAN("/livez"));
+
+    if (!live && !span_equal(x->path, SPAN("/readyz")))
+        return false;
+    if (!is_reading(x))
+        refuse_method(x, SPAN("GET, HEAD"));
+    else if (live)
+        reply_body(x, 200, SPAN("application/json"), SPAN("{\"status\":\"ok\"}"));
+    else
+        answer_ready(x);
+    return true;
+}
+
+/* ---- metrics: Prometheus text format 0.0.4 ---- */
+
+static void print_family(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void print_single(FILE *out, const char *name, const char *type, const char *help, int64_t value)
+{
+    print_family(out, name, type, help);
+    fprintf(out, "%s %lld\n", name, (long long)value);
+}
+
+/* The inside of a label's quotes. */
+static void print_label(FILE *out, struct span text)
+{
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] == '\n') {
+            fputs("\\n", out);
+            continue;
+        }
+        if (text.data[i] == '"' || text.data[i] == '\\')
+            fputc('\\', out);
+        fputc(text.data[i], out);
+    }
+}
+
+static void print_table(FILE *out)
+{
+    char name[96];
+
+    for (int i = 0; i < METRIC_COUNT; i++) {
+        const struct metric_row *row = metric_row((enum metric)i);
+        (void)snprintf(name, sizeof name, "tollgate_%s", row->name);
+        print_single(out, name, row->type, row->help, metric_value((enum metric)i));
+    }
+}
+
+/* One row per number of a replica: name, type, how it is read from its view, help. */
+/* clang-format off */
+#define REPLICA_FAMILIES(FAMILY)                                                                                        \
+    FAMILY(up,             "gauge",   view->health != REPLICA_OUT && !view->drained, "1: takes work; 0: out or drained") \
+    FAMILY(drained,        "gauge",   view->drained,           "1: drained by the operator")                             \
+    FAMILY(slots,          "gauge",   view->slots,             "requests it takes at once")                              \
+    FAMILY(busy,           "gauge",   view->busy,              "requests it works on now")                               \
+    FAMILY(work_tokens,    "gauge",   view->work,              "estimated tokens outstanding")                           \
+    FAMILY(attempts_total, "counter", (int64_t)view->attempts, "attempts that ended")                                    \
+    FAMILY(failures_total, "counter", (int64_t)view->failures, "attempts that failed")                                   \
+    FAMILY(strikes,        "gauge",   (int64_t)view->strikes,  "failures in a row that count against it")
+/* clang-format on */
+
+#define FAMILY(name, type, expression, help)                                                       \
+    static int64_t replica_##name(const struct router_replica_view *view)                          \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+REPLICA_FAMILIES(FAMILY)
+#undef FAMILY
+
+static const struct replica_family {
+    const char *name, *type, *help;
+    int64_t (*read)(const struct router_replica_view *view);
+} replica_families[] = {
+#define FAMILY(name, type, expression, help)                                                       \
+    {"tollgate_replica_" #name, type, help, replica_##name},
+    REPLICA_FAMILIES(FAMILY)
+#undef FAMILY
+};
+
+static void print_replica_family(FILE *out, const struct replica_family *family,
+                                 const struct config *config)
+{
+    print_family(out, family->name, family->type, family->help);
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct config_model *model = &config->models[i];
+        for (uint32_t k = 0; k < model->replica_count; k++) {
+            struct router_replica_view view;
+            router_view(&model->replicas[k], &view);
+            fprintf(out, "%s{model_id=\"", family->name);
+            print_label(out, model->name);
+            fputs("\",replica=\"", out);
+            print_label(out, model->replicas[k].name);
+            fprintf(out, "\"} %lld\n", (long long)family->read(&view));
+        }
+    }
+}
+
+static void print_models(FILE *out, const struct config *config)
+{
+    print_family(out, "tollgate_model_waiting", "gauge", "requests waiting for a replica of the model");
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        fputs("tollgate_model_waiting{model_id=\"", out);
+        print_label(out, config->models[i].name);
+        fprintf(out, "\"} %u\n", router_waiting(&config->models[i]));
+    }
+    for (size_t i = 0; i < sizeof replica_families / sizeof *replica_families; i++)
+        print_replica_family(out, &replica_families[i], config);
+}
+
+static void print_meter(FILE *out, const struct meter *meter)
+{
+    struct meter_view view;
+
+    meter_view(meter, &view);
+    print_single(out, "tollgate_inflight_slots", "gauge", "places in the in-flight table", view.slots);
+    print_single(out, "tollgate_inflight_open", "gauge", "places taken by requests under way", view.open);
+    print_single(out, "tollgate_journal_waiting", "gauge", "ended requests not yet rows on disk",
+                 view.ended_waiting);
+    print_single(out, "tollgate_journal_failing", "gauge", "1: the last write of the journal failed",
+                 view.failing);
+}
+
+static int64_t resident_bytes(void)
+{
+    FILE     *statm = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+
+    if (statm == NULL)
+        return 0;
+    if (fscanf(statm, "%*d %lld", &pages) != 1)
+        pages = 0;
+    (void)fclose(statm);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t open_descriptors(void)
+{
+    DIR    *listing = opendir("/proc/self/fd");
+    int64_t count = 0;
+
+    if (listing == NULL)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        if (entry->d_name[0] != '.')
+            count++;
+    (void)closedir(listing);
+    return count - 1; /* that of the listing itself */
+}
+
+/* Names as every Prometheus client library has them. */
+static void print_process(FILE *out)
+{
+    struct rusage used;
+
+    print_single(out, "process_resident_memory_bytes", "gauge", "resident memory", resident_bytes());
+    print_single(out, "process_open_fds", "gauge", "open file descriptors", open_descriptors());
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        const int64_t us = ((int64_t)used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 +
+                           used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+        print_family(out, "process_cpu_seconds_total", "counter", "processor time used");
+        fprintf(out, "process_cpu_seconds_total %lld.%06lld\n", (long long)(us / 1000000),
+                (long long)(us % 1000000));
+    }
+}
+
+static void answer_metrics(struct exchange *x)
+{
+    const struct server *server = x->worker->server;
+    char                *text = NULL;
+    size_t               size = 0;
+    FILE                *out = open_memstream(&text, &size);
+
+    if (out == NULL) {
+        reply_error(x, ERR_NO_MEMORY, NULL, NULL);
+        return;
+    }
+    print_family(out, "tollgate_build_info", "gauge", "1, with the version as a label");
+    fprintf(out, "tollgate_build_info{version=\"%s\"} 1\n", TOLLGATE_VERSION);
+    print_single(out, "tollgate_config_generation", "gauge", "the configuration in force",
+                 (int64_t)x->config->generation);
+    print_single(out, "tollgate_draining", "gauge", "1: no new work is taken", x->worker->draining);
+    print_single(out, "tollgate_workers", "gauge", "worker threads", server->worker_count);
+    print_single(out, "tollgate_uptime_seconds", "gauge", "since the start",
+                 (int64_t)((x->worker->now_ns - server->started_ns) / NS_PER_S));
+    print_table(out);
+    print_models(out, x->config);
+    print_meter(out, server->meter);
+    print_process(out);
+    if (fclose(out) != 0 || text == NULL)
+        reply_error(x, ERR_NO_MEMORY, NULL, NULL);
+    else
+        reply_body(x, 200, SPAN(METRICS_CONTENT_TYPE), (struct span){text, size});
+    free(text);
+}
+
+/* ---- replicas ---- */
+
+static json_t *json_text(struct span text)
+{
+    return json_stringn_nocheck(text.data, text.size);
+}
+
+static json_t *replica_tree(const struct config_replica *replica, uint64_t now_ns)
+{
+    struct router_replica_view view;
+
+    router_view(replica, &view);
+    const json_int_t out_for_ms =
+        view.out_until_ns > now_ns ? (json_int_t)((view.out_until_ns - now_ns) / NS_PER_MS) : 0;
+    return json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                     "name", json_text(replica->name), "url", json_text(replica->url),
+                     "health", router_health_name(view.health), "drained", view.drained,
+                     "slots", (json_int_t)view.slots, "busy", (json_int_t)view.busy,
+                     "work_tokens", (json_int_t)view.work, "attempts", (json_int_t)view.attempts,
+                     "failures", (json_int_t)view.failures, "strikes", (json_int_t)view.strikes,
+                     "out_for_ms", out_for_ms);
+}
+
+static void answer_replicas(struct exchange *x)
+{
+    json_t *models = json_array();
+
+    for (uint32_t i = 0; i < x->config->model_count; i++) {
+        const struct config_model *model = &x->config->models[i];
+        json_t                    *replicas = json_array();
+        for (uint32_t k = 0; k < model->replica_count; k++)
+            (void)json_array_append_new(replicas, replica_tree(&model->replicas[k], x->worker->now_ns));
+        (void)json_array_append_new(models, json_pack("{s:o, s:I, s:o}", "model", json_text(model->name),
+                                                      "waiting", (json_int_t)router_waiting(model),
+                                                      "replicas", replicas));
+    }
+    answer_json(x, 200, json_pack("{s:o}", "models", models));
+}
+
+/* Cuts the part behind the last slash off path, percent-decoded. */
+static struct span cut_last_part(struct span *path, struct arena *arena)
+{
+    const char *slash = memrchr(path->data, '/', path->size);
+
+    if (slash == NULL)
+        return (struct span){NULL, 0};
+    const size_t      at = (size_t)(slash - path->data);
+    const struct span part = span_from(*path, at + 1);
+    path->size = at;
+    return reply_decode_path(part, arena);
+}
+
+static const struct config_replica *find_replica(const struct config_model *model, struct span name)
+{
+    for (uint32_t i = 0; i < model->replica_count; i++)
+        if (span_equal(model->replicas[i].name, name))
+            return &model->replicas[i];
+    return NULL;
+}
+
+/* POST /replicas/{model}/{replica}/drain or /undrain; a model's name may hold slashes. */
+static void answer_drain(struct exchange *x)
+{
+    struct span       left = span_from(x->path, sizeof "/replicas/" - 1);
+    const struct span verb = cut_last_part(&left, &x->arena);
+    const struct span name = cut_last_part(&left, &x->arena);
+    const struct span model_name = reply_decode_path(left, &x->arena);
+    const bool        drain = span_equal(verb, SPAN("drain"));
+
+    const struct config_model   *model = config_find_model(x->config, model_name);
+    const struct config_replica *replica = model ? find_replica(model, name) : NULL;
+    if (replica == NULL || !(drain || span_equal(verb, SPAN("undrain")))) {
+        reply_error(x, ERR_NO_PATH, "no such replica; POST /replicas/{model}/{replica}/drain or /undrain",
+                    NULL);
+        return;
+    }
+    router_set_drained(replica->state, drain, x->worker->now_ns);
+    answer_json(x, 200, replica_tree(replica, x->worker->now_ns));
+}
+
+/* ---- configuration ---- */
+
+static void answer_config(struct exchange *x)
+{
+    size_t size = 0;
+    char  *text = config_print_redacted(x->config, &size);
+
+    if (text == NULL)
+        reply_error(x, ERR_NO_MEMORY, NULL, NULL);
+    else
+        reply_body(x, 200, SPAN("application/yaml"), (struct span){text, size});
+    free(text);
+}
+
+static void answer_reload(struct exchange *x)
+{
+    struct config_problems problems = {NULL, 0, 0};
+    const enum err         err = server_reload(x->worker->server, &problems);
+
+    if (err == OK) {
+        mailbox_read(&x->worker->mailbox); /* this worker learns of it now, so that we can say which it is */
+        answer_json(x, 200, json_pack("{s:I}", "generation",
+                                      (json_int_t)x->worker->config->generation));
+    } else {
+        reply_error(x, err, problems.text, NULL);
+    }
+    config_problems_free(&problems);
+}
+
+/* ---- the door ---- */
+
+static const struct page {
+    struct span path;
+    bool        posts; /* POST; else GET and HEAD */
+    void (*answer)(struct exchange *x);
+} pages[] = {
+    {{"/metrics", 8}, false, answer_metrics},
+    {{"/replicas", 9}, false, answer_replicas},
+    {{"/config", 7}, false, answer_config},
+    {{"/reload", 7}, true, answer_reload},
+};
+
+/* The token that the config wants, compared by digest so that time tells nothing of it. */
+static bool has_token(const struct exchange *x)
+{
+    uint8_t given[HASH_SHA256_BYTES];
+    uint8_t wanted[HASH_SHA256_BYTES];
+
+    if (x->config->admin_token.data == NULL)
+        return true;
+    hash_sha256(identity_bearer(x->authorization), given);
+    hash_sha256(x->config->admin_token, wanted);
+    return hash_equal(given, wanted, sizeof given);
+}
+
+void admin_answer(struct exchange *x)
+{
+    const bool posting = span_equal(x->method, SPAN("POST"));
+
+    if (admin_answer_health(x))
+        return;
+    if (!has_token(x)) {
+        reply_error(x, x->authorization.data ? ERR_BAD_KEY : ERR_NO_KEY,
+                    "the admin listener wants Authorization: Bearer and the token of its configuration",
+                    NULL);
+        return;
+    }
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        if (!span_equal(x->path, pages[i].path))
+            continue;
+        if (pages[i].posts ? posting : is_reading(x))
+            pages[i].answer(x);
+        else
+            refuse_method(x, pages[i].posts ? SPAN("POST") : SPAN("GET, HEAD"));
+        return;
+    }
+    if (!span_starts(x->path, SPAN("/replicas/")))
+        reply_error(x, ERR_NO_PATH, NULL, NULL);
+    else if (posting)
+        answer_drain(x);
+    else
+        refuse_method(x, SPAN("POST"));
+}
