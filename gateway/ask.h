@@ -23,7 +23,7 @@ const char *ask_endpoint_name(enum endpoint endpoint);
 
 struct ask_limits {
     uint32_t json_depth;
-    int64_t  n;
+    int64_t n;
 };
 
 /* Where a member's value lies in the body; size 0: the member is absent. */
@@ -36,32 +36,33 @@ struct ask_place {
  * as absent, but its place is kept, so that it is replaced and never doubled. */
 struct ask {
     struct span model; /* {NULL, 0}: absent, null or "" */
-    bool        stream;
-    bool        include_usage; /* what the client itself asked for */
-    bool        continuous_usage;
-    int64_t     max_tokens;    /* max_completion_tokens, else max_tokens; -1: absent or null */
-    int64_t     n;             /* answers for each prompt, best_of included: ≥ 1 */
-    int64_t     prompts;       /* how many prompts or inputs: ≥ 1 */
-    struct span task_class;    /* metadata.task_class */
-    struct span system_prompt; /* text of the first system (or developer) message: its content or the
+    bool stream;
+    bool include_usage; /* what the client itself asked for */
+    bool continuous_usage;
+    int64_t max_tokens;     /* max_completion_tokens, else max_tokens; -1: absent or null */
+    int64_t n;              /* answers for each prompt, best_of included: ≥ 1 */
+    int64_t prompts;        /* how many prompts or inputs: ≥ 1 */
+    struct span task_class; /* metadata.task_class */
+    struct span
+        system_prompt;  /* text of the first system (or developer) message: its content or the
                                 * first text part, at most 4 KiB of it, raw */
-    bool        tools;         /* a non-empty tools list */
-    bool        images;        /* any image, audio, video or file part */
-    bool        schema;        /* response_format of type json_schema or json_object, or guided_json
+    bool tools;         /* a non-empty tools list */
+    bool images;        /* any image, audio, video or file part */
+    bool schema;        /* response_format of type json_schema or json_object, or guided_json
                                 * or structured_outputs */
-    int64_t     text_bytes;    /* raw text of prompts, messages and tools; media data not counted */
-    int64_t     messages;      /* how many */
-    uint32_t    refused;       /* enum refused_field bits that are present and not null */
+    int64_t text_bytes; /* raw text of prompts, messages and tools; media data not counted */
+    int64_t messages;   /* how many */
+    uint32_t refused;   /* enum refused_field bits that are present and not null */
 
     struct ask_place model_place, stream_place, stream_options_place, include_usage_place,
         continuous_usage_place, cache_salt_place;
     size_t open_at; /* offset just behind the outermost '{' */
-    bool   empty;   /* the object has no members */
+    bool empty;     /* the object has no members */
 };
 
 /* What is wrong with a body, for the client. */
 struct ask_problem {
-    size_t      offset;
+    size_t offset;
     const char *message; /* static text */
     const char *param;   /* static field name or NULL */
 };

@@ -604,16 +604,16 @@ enum h1_result h1_parse_response(struct span bytes, const struct h1_limits *limi
 bool h1_is_hop_by_hop(const struct h1_head *head, struct span name)
 {
     static const struct span between_neighbours[] = {
-        {"te", 2},
-        {"trailer", 7},
-        {"upgrade", 7},
-        {"connection", 10},
-        {"keep-alive", 10},
-        {"http2-settings", 14},
-        {"proxy-connection", 16},
-        {"transfer-encoding", 17},
-        {"proxy-authenticate", 18},
-        {"proxy-authorization", 19},
+        SPAN("te"),
+        SPAN("trailer"),
+        SPAN("upgrade"),
+        SPAN("connection"),
+        SPAN("keep-alive"),
+        SPAN("http2-settings"),
+        SPAN("proxy-connection"),
+        SPAN("transfer-encoding"),
+        SPAN("proxy-authenticate"),
+        SPAN("proxy-authorization"),
     };
 
     for (size_t i = 0; i < sizeof(between_neighbours) / sizeof(between_neighbours[0]); i++)
