@@ -43,15 +43,6 @@ static bool is_reading(const struct exchange *x)
     return span_equal(x->method, SPAN("GET")) || span_equal(x->method, SPAN("HEAD"));
 }
 
-/* 405 with the one method that the path takes. */
-static void refuse_method(struct exchange *x, struct span allowed)
-{
-    reply_error(x, ERR_NO_METHOD, NULL, NULL);
-    for (uint32_t i = 0; i < x->answer.field_count; i++)
-        if (span_equal(x->answer.fields[i].name, SPAN("allow")))
-            x->answer.fields[i].value = allowed;
-}
-
 /* ---- health ---- */
 
 /* {"status":"ok"}, or what is missing. */
@@ -87,7 +78,7 @@ bool admin_answer_health(struct exchange *x)
     if (!live && !span_equal(x->path, SPAN("/readyz")))
         return false;
     if (!is_reading(x))
-        refuse_method(x, SPAN("GET, HEAD"));
+        reply_method_error(x, SPAN("GET, HEAD"));
     else if (live)
         reply_body(x, 200, SPAN("application/json"), SPAN("{\"status\":\"ok\"}"));
     else
@@ -433,7 +424,7 @@ void admin_answer(struct exchange *x)
         if (pages[i].posts ? posting : is_reading(x))
             pages[i].answer(x);
         else
-            refuse_method(x, pages[i].posts ? SPAN("POST") : SPAN("GET, HEAD"));
+            reply_method_error(x, pages[i].posts ? SPAN("POST") : SPAN("GET, HEAD"));
         return;
     }
     if (!span_starts(x->path, SPAN("/replicas/")))
@@ -441,5 +432,5 @@ void admin_answer(struct exchange *x)
     else if (posting)
         answer_drain(x);
     else
-        refuse_method(x, SPAN("POST"));
+        reply_method_error(x, SPAN("POST"));
 }

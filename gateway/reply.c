@@ -221,16 +221,17 @@ void reply_finish(struct exchange *x, struct span content_type, struct chunk *bo
         reply_field(x, SPAN("content-type"), content_type);
     answer->framing = head_only ? ANSWER_NO_BODY : ANSWER_LENGTH;
     answer->length = body ? body->size : 0;
-    if (body) {
-        body->ours = true;
-        if (head_only || body->size == 0)
-            chunk_put(body);
-        else
-            rider_feed(&x->rider, body);
-    }
     x->rider.ended = true;
     x->rider.broken = false;
     answer->ready = true;
+    if (body && !head_only && body->size > 0) {
+        body->ours = true;
+        rider_feed(&x->rider, body); /* rings the protocol */
+        return;
+    }
+    chunk_put(body);
+    if (x->rider.fed)
+        x->rider.fed(&x->rider);
 }
 
 void reply_body(struct exchange *x, int status, struct span content_type, struct span body)
@@ -307,11 +308,11 @@ static void error_fields(struct exchange *x, const struct err_row *row)
         reply_field(x, SPAN("x-should-retry"), SPAN("false"));
     if (row->status == 401)
         reply_field(x, SPAN("www-authenticate"), SPAN("Bearer"));
-    if (row->status == 405)
-        reply_field(x, SPAN("allow"), methods_of(x));
 }
 
-void reply_error(struct exchange *x, enum err err, const char *message, const char *param)
+/* An error of ours; allowed: what a 405 says of the path. */
+static void answer_error(struct exchange *x, enum err err, const char *message, const char *param,
+                         struct span allowed)
 {
     const struct err_row *row = err_row(err);
     struct chunk         *chunk = error_chunk(row, span_of(message ? message : row->says),
@@ -322,7 +323,19 @@ void reply_error(struct exchange *x, enum err err, const char *message, const ch
     reply_begin(x, row->status);
     reply_common_fields(x);
     error_fields(x, row);
+    if (row->status == 405)
+        reply_field(x, SPAN("allow"), allowed);
     reply_finish(x, chunk ? SPAN("application/json") : SPAN(""), chunk);
+}
+
+void reply_error(struct exchange *x, enum err err, const char *message, const char *param)
+{
+    answer_error(x, err, message, param, methods_of(x));
+}
+
+void reply_method_error(struct exchange *x, struct span allowed)
+{
+    answer_error(x, ERR_NO_METHOD, NULL, NULL, allowed);
 }
 
 struct chunk *reply_error_event(struct exchange *x, enum err err)

@@ -14,7 +14,7 @@ void reply_field(struct exchange *x, struct span name, struct span value);
 
 /* An answer step by step: reply_begin() drops what the answer and its rider held, then come fields (reply_common_fields() among
  * them), then reply_finish(), which takes the body over (one chunk of the caller's, size set; NULL: none), adds content-type
- * when it is not empty, and marks the answer ready and the rider ended. */
+ * when it is not empty, marks the answer ready and the rider ended, and rings the protocol: no field can be added after it. */
 void reply_begin(struct exchange *x, int status);
 void reply_finish(struct exchange *x, struct span content_type, struct chunk *body);
 
@@ -23,6 +23,9 @@ void reply_finish(struct exchange *x, struct span content_type, struct chunk *bo
  * param may be NULL. Sets x->cause when it was OK. Marks the answer ready and the rider ended. Also before the head of a stream has gone; afterwards see
  * reply_error_event(). */
 void reply_error(struct exchange *x, enum err err, const char *message, const char *param);
+
+/* 405 for a path that takes these methods ("GET, HEAD") only. */
+void reply_method_error(struct exchange *x, struct span allowed);
 
 /* The chunk of an SSE error event in the API's shape ("data: {"error":{…}}\n\n"), framed; NULL without memory. */
 struct chunk *reply_error_event(struct exchange *x, enum err err);
