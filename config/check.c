@@ -16,24 +16,24 @@ enum scope { SCOPE_MODELS, SCOPE_REPLICAS, SCOPE_CLASSES, SCOPE_KEY_IDS, SCOPE_D
 
 struct known_name {
     struct span name; /* {NULL, 0}: free */
-    enum scope  scope;
-    uint32_t    owner; /* the model of a replica, the tenant of a key id; else 0 */
-    uint32_t    bearer;
-    uint32_t    line;
+    enum scope scope;
+    uint32_t owner; /* the model of a replica, the tenant of a key id; else 0 */
+    uint32_t bearer;
+    uint32_t line;
 };
 
 /* An open hash table, at most half full. */
 struct name_set {
     struct known_name *names;
-    size_t             mask;
+    size_t mask;
 };
 
 /* The entry of a name, or the free one where it would stand. */
 static struct known_name *look_up(const struct name_set *set, enum scope scope, uint32_t owner,
                                   struct span name)
 {
-    size_t at = (size_t)(hash_text(name) + (uint64_t)owner * UINT64_C(0x9e3779b97f4a7c15)) +
-                (size_t)scope;
+    size_t at =
+        (size_t)(hash_text(name) + (uint64_t)owner * UINT64_C(0x9e3779b97f4a7c15)) + (size_t)scope;
 
     for (;; at++) {
         struct known_name *known = &set->names[at & set->mask];
@@ -59,7 +59,7 @@ static const struct known_name *add(struct name_set *set, const struct known_nam
 static void add_mention(struct draft *draft, struct name_set *set, const struct mention *mention,
                         enum scope scope, uint32_t owner, uint32_t bearer, const char *expected)
 {
-    const struct known_name  added = {mention->name, scope, owner, bearer, mention->line};
+    const struct known_name added = {mention->name, scope, owner, bearer, mention->line};
     const struct known_name *other = add(set, &added);
 
     if (other == NULL)
@@ -112,8 +112,7 @@ static void gather_names(struct draft *draft, struct name_set *set)
                         "an id that no other key of this tenant has");
             break;
         case MENTION_KEY_DIGEST:
-            add_mention(draft, set, mention, SCOPE_DIGESTS, 0, owner,
-                        "a key that nobody else has");
+            add_mention(draft, set, mention, SCOPE_DIGESTS, 0, owner, "a key that nobody else has");
             break;
         case MENTION_FALLBACK:
         case MENTION_CLASS_MODEL:
@@ -126,7 +125,7 @@ static void gather_names(struct draft *draft, struct name_set *set)
 static struct span nearest_model(const struct config *config, struct span name)
 {
     struct span nearest = {NULL, 0};
-    size_t      nearest_edits = SIZE_MAX;
+    size_t nearest_edits = SIZE_MAX;
 
     for (uint32_t i = 0; i < config->model_count; i++) {
         const size_t edits = problems_distance(name, config->models[i].name);
@@ -144,7 +143,7 @@ static const struct config_model *model_of(struct draft *draft, const struct nam
                                            const struct mention *mention)
 {
     const struct known_name *known = look_up(set, SCOPE_MODELS, 0, mention->name);
-    const struct span        nearest = nearest_model(draft->config, mention->name);
+    const struct span nearest = nearest_model(draft->config, mention->name);
 
     if (known->name.data != NULL)
         return &draft->config->models[known->bearer];
@@ -163,7 +162,7 @@ static void bind_names(struct draft *draft, const struct name_set *set)
 
     for (const struct mention *mention = draft->mentions; mention; mention = mention->next) {
         const struct config_model *model;
-        struct model_set          *models;
+        struct model_set *models;
 
         if (mention->what != MENTION_FALLBACK && mention->what != MENTION_CLASS_MODEL &&
             mention->what != MENTION_TENANT_MODEL)
@@ -197,8 +196,8 @@ static void check_listeners(struct draft *draft)
     for (uint32_t i = 0; i < config->listen_count; i++) {
         for (uint32_t k = i + 1; k < config->listen_count; k++)
             if (same_address(&config->listen[i], &config->listen[k]))
-                problems_add_at(draft->problems, draft->listen_line, "listen",
-                                "expected %.*s once", (int)config->listen[i].address.size,
+                problems_add_at(draft->problems, draft->listen_line, "listen", "expected %.*s once",
+                                (int)config->listen[i].address.size,
                                 config->listen[i].address.data);
         if (config->admin_present && same_address(&config->listen[i], &config->admin))
             problems_add_at(draft->problems, draft->admin_line, "admin.address",
@@ -228,7 +227,7 @@ static void check_limits(struct draft *draft)
 enum err check_draft(struct draft *draft)
 {
     struct name_set set = {.mask = 64};
-    size_t          count = draft->config->model_count;
+    size_t count = draft->config->model_count;
 
     for (const struct mention *mention = draft->mentions; mention; mention = mention->next)
         count++;

@@ -10,7 +10,7 @@
 #include "config/draft.h"
 
 /* Binds aliases, fallbacks, classes' and tenants' models; reports doubles, unknown names and values
- * that do not go together, each with its line. Errors: ERR_NO_MEMORY; problems are no error here. */
+ * that do not go together, each with its line. Errors: ERR_NO_MEMORY; problems are none here. */
 MUST_CHECK enum err check_draft(struct draft *draft);
 
 #endif

@@ -23,7 +23,7 @@
 #define FILE_BYTES_MAX ((size_t)32 << 20)
 
 struct named_model {
-    struct span                name; /* {NULL, 0}: free */
+    struct span name; /* {NULL, 0}: free */
     const struct config_model *model;
 };
 
@@ -31,20 +31,20 @@ struct named_model {
 struct snapshot {
     struct config config;
     atomic_size_t references;
-    struct arena  arena;
+    struct arena arena;
 
     struct named_model *names; /* open hash table of names and aliases, at most half full */
-    size_t              name_mask;
+    size_t name_mask;
 
-    /* Buckets by the digest's first bits, each with room for as many keys as the fullest has: a look-up
-     * compares them all, whether the key is there or not. Empty places hold &nobody. */
+    /* Buckets by the digest's first bits, each with room for as many keys as the fullest has: a
+     * look-up compares them all, whether the key is there or not. Empty places hold &nobody. */
     const struct config_key **keys;
-    size_t                    bucket_mask;
-    size_t                    bucket_keys;
+    size_t bucket_mask;
+    size_t bucket_keys;
 };
 
 static const struct config_key nobody;
-static atomic_uint_fast64_t    generations;
+static atomic_uint_fast64_t generations;
 
 static struct snapshot *snapshot_of(const struct config *config)
 {
@@ -84,8 +84,8 @@ static void add_name(struct snapshot *snapshot, struct span name, const struct c
 static enum err index_models(struct snapshot *snapshot)
 {
     const struct config *config = &snapshot->config;
-    size_t               count = config->model_count;
-    size_t               capacity = 16;
+    size_t count = config->model_count;
+    size_t capacity = 16;
 
     for (uint32_t i = 0; i < config->model_count; i++)
         count += config->models[i].alias_count;
@@ -136,7 +136,8 @@ static size_t bucket_of(const struct snapshot *snapshot, const uint8_t digest[HA
     return bits & snapshot->bucket_mask;
 }
 
-/* Puts each key into its bucket; counts must be zeroed, one per bucket. Places == NULL: only counts. */
+/* Puts each key into its bucket; counts must be zeroed, one per bucket. Places == NULL: only
+ * counts. */
 static size_t fill_buckets(struct snapshot *snapshot, uint32_t *counts,
                            const struct config_key **places)
 {
@@ -159,8 +160,8 @@ static size_t fill_buckets(struct snapshot *snapshot, uint32_t *counts,
 
 static enum err index_keys(struct snapshot *snapshot)
 {
-    size_t    count = 0;
-    size_t    buckets = 16;
+    size_t count = 0;
+    size_t buckets = 16;
     uint32_t *counts;
 
     for (uint32_t i = 0; i < snapshot->config.tenant_count; i++)
@@ -172,8 +173,8 @@ static enum err index_keys(struct snapshot *snapshot)
     if (counts == NULL)
         return ERR_NO_MEMORY;
     snapshot->bucket_keys = fill_buckets(snapshot, counts, NULL);
-    snapshot->keys = arena_take(&snapshot->arena,
-                                buckets * snapshot->bucket_keys * sizeof(struct config_key *));
+    snapshot->keys =
+        arena_take(&snapshot->arena, buckets * snapshot->bucket_keys * sizeof(struct config_key *));
     if (snapshot->keys != NULL) {
         for (size_t i = 0; i < buckets * snapshot->bucket_keys; i++)
             snapshot->keys[i] = &nobody;
@@ -187,7 +188,7 @@ static enum err index_keys(struct snapshot *snapshot)
 const struct config_key *config_find_key(const struct config *config,
                                          const uint8_t digest[HASH_SHA256_BYTES])
 {
-    const struct snapshot          *snapshot = snapshot_of(config);
+    const struct snapshot *snapshot = snapshot_of(config);
     const struct config_key *const *bucket =
         &snapshot->keys[bucket_of(snapshot, digest) * snapshot->bucket_keys];
     const struct config_key *found = NULL;
@@ -204,10 +205,10 @@ const struct config_key *config_find_key(const struct config *config,
 static enum err fill_snapshot(struct snapshot *snapshot, struct span text,
                               struct problem_list *problems)
 {
-    struct arena       tree;
+    struct arena tree;
     const struct node *root = NULL;
-    struct draft       draft = {
-              .config = &snapshot->config, .arena = &snapshot->arena, .problems = problems};
+    struct draft draft = {
+        .config = &snapshot->config, .arena = &snapshot->arena, .problems = problems};
     enum err err;
 
     draft.last_mention = &draft.mentions;
@@ -232,8 +233,8 @@ enum err config_load_text(const char *name, struct span text, struct config **ou
                           struct config_problems *out_problems)
 {
     struct problem_list problems = {.file = span_of(name)};
-    struct snapshot    *snapshot = calloc(1, sizeof(*snapshot));
-    enum err            err;
+    struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    enum err err;
 
     *out_problems = (struct config_problems){0};
     if (snapshot == NULL)
@@ -259,11 +260,11 @@ enum err config_load_text(const char *name, struct span text, struct config **ou
 static int read_file(const char *path, char **out_text, size_t *out_size)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char     *text = NULL;
-    size_t    size = 0;
-    size_t    room = 0;
-    ssize_t   got;
-    int       failed = 0;
+    char *text = NULL;
+    size_t size = 0;
+    size_t room = 0;
+    ssize_t got;
+    int failed = 0;
 
     if (fd < 0)
         return errno;
@@ -298,9 +299,9 @@ static int read_file(const char *path, char **out_text, size_t *out_size)
 enum err config_load(const char *path, struct config **out_config,
                      struct config_problems *out_problems)
 {
-    char    *text = NULL;
-    size_t   size = 0;
-    int      failed;
+    char *text = NULL;
+    size_t size = 0;
+    int failed;
     enum err err;
 
     if (path == NULL)

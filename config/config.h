@@ -18,8 +18,8 @@
 #include "config/base/span.h"
 #include "config/base/vocab.h"
 
-struct replica_state; /* router's: outlives snapshots, found by "model/replica" */
-struct model_state;   /* router's: outlives snapshots, found by name */
+struct replica_state;  /* router's: outlives snapshots, found by "model/replica" */
+struct model_state;    /* router's: outlives snapshots, found by name */
 struct estimate_state; /* meter's: learned bytes per token of a model */
 
 /* pusd (1e-12 USD) per token. */
@@ -37,21 +37,21 @@ struct price {
 struct config_listen {
     struct span address; /* as written, "127.0.0.1:4000" or "[::1]:4000" */
     struct span host;
-    uint16_t    port; /* 0: the kernel picks (tests); tollgate logs the port */
+    uint16_t port; /* 0: the kernel picks (tests); tollgate logs the port */
 };
 
 /* One model server. */
 struct config_replica {
     struct span name;
-    struct span url;         /* as written, for /replicas */
-    struct span host;        /* name or address, no brackets */
-    uint16_t    port;
+    struct span url;  /* as written, for /replicas */
+    struct span host; /* name or address, no brackets */
+    uint16_t port;
     struct span host_header; /* what goes into Host: */
     struct span base_path;   /* "" or "/x", no trailing slash, without a trailing /v1 */
     struct span key;         /* bearer for this replica; {NULL, 0}: none. Secret */
-    uint32_t    slots;
-    int64_t     pusd_per_hour; /* -1: not said */
-    uint32_t    index;         /* of this replica in its model: 0 … MODEL_REPLICAS_MAX - 1 */
+    uint32_t slots;
+    int64_t pusd_per_hour;       /* -1: not said */
+    uint32_t index;              /* of this replica in its model: 0 … MODEL_REPLICAS_MAX - 1 */
     struct replica_state *state; /* set by router_adopt() before publication */
 };
 
@@ -59,21 +59,21 @@ struct config_replica {
 #define CONFIG_MODELS_MAX 256
 
 struct config_model {
-    struct span  name;
-    uint32_t     index; /* in config->models; bit of this model in sets of models */
-    enum kind    kind;
+    struct span name;
+    uint32_t index; /* in config->models; bit of this model in sets of models */
+    enum kind kind;
     struct price *prices; /* oldest first, price_count ≥ 1 */
-    uint32_t     price_count;
-    int64_t      context; /* tokens; 0: not said */
-    int64_t      output;  /* most tokens an answer; 0: not said */
-    struct span  upstream_model; /* the name that replicas know; = name when not said */
+    uint32_t price_count;
+    int64_t context;            /* tokens; 0: not said */
+    int64_t output;             /* most tokens an answer; 0: not said */
+    struct span upstream_model; /* the name that replicas know; = name when not said */
     struct span *aliases;
-    uint32_t     alias_count;
+    uint32_t alias_count;
     struct config_replica *replicas; /* at least one */
-    uint32_t     replica_count;
+    uint32_t replica_count;
     const struct config_model **fallback; /* models to try next, in order */
-    uint32_t     fallback_count;
-    struct model_state    *state;    /* set by router_adopt() */
+    uint32_t fallback_count;
+    struct model_state *state;       /* set by router_adopt() */
     struct estimate_state *estimate; /* set by meter_adopt() */
 };
 
@@ -98,15 +98,15 @@ enum tristate { ANY, NO, YES };
 struct config_class {
     struct span name;
     struct config_header_match *headers;
-    uint32_t      header_count;
-    enum endpoint endpoint;      /* ENDPOINT_NONE: any */
-    struct span   model_asked;   /* pattern; {NULL, 0}: any */
-    struct span   system_prompt; /* pattern; {NULL, 0}: any */
+    uint32_t header_count;
+    enum endpoint endpoint;    /* ENDPOINT_NONE: any */
+    struct span model_asked;   /* pattern; {NULL, 0}: any */
+    struct span system_prompt; /* pattern; {NULL, 0}: any */
     enum tristate tools;
     enum tristate images;
-    enum tristate schema;        /* response_format with a JSON schema or json_object */
-    int64_t       min_bytes;     /* of the body; -1: any */
-    int64_t       max_bytes;     /* -1: any */
+    enum tristate schema; /* response_format with a JSON schema or json_object */
+    int64_t min_bytes;    /* of the body; -1: any */
+    int64_t max_bytes;    /* -1: any */
     /* The model of this class: NULL = the one the client asked for; model_auto = as NULL until the
      * classifier comes, except that an ask for the model "auto" takes the cheapest allowed. */
     const struct config_model *model;
@@ -114,60 +114,60 @@ struct config_class {
 
 struct config_key {
     struct span id;
-    uint8_t     digest[HASH_SHA256_BYTES]; /* SHA-256 of the key's text */
-    int64_t     expires_us;                /* 0: never */
+    uint8_t digest[HASH_SHA256_BYTES]; /* SHA-256 of the key's text */
+    int64_t expires_us;                /* 0: never */
     const struct config_tenant *tenant;
 };
 
 /* Body fields refused unless the tenant has them in allow (DESIGN section 5), as bits. */
 enum refused_field {
-    REFUSED_PRIORITY           = 1u << 0,
+    REFUSED_PRIORITY = 1u << 0,
     REFUSED_KV_TRANSFER_PARAMS = 1u << 1,
     REFUSED_EC_TRANSFER_PARAMS = 1u << 2,
-    REFUSED_REQUEST_ID         = 1u << 3,
-    REFUSED_SESSION_ID         = 1u << 4,
-    REFUSED_VLLM_XARGS         = 1u << 5,
-    REFUSED_PROMPT_EMBEDS      = 1u << 6,
-    REFUSED_CHAT_TEMPLATE      = 1u << 7,
-    REFUSED_REMOTE_MEDIA       = 1u << 8, /* remote URLs in media parts; "remote_urls" in allow */
+    REFUSED_REQUEST_ID = 1u << 3,
+    REFUSED_SESSION_ID = 1u << 4,
+    REFUSED_VLLM_XARGS = 1u << 5,
+    REFUSED_PROMPT_EMBEDS = 1u << 6,
+    REFUSED_CHAT_TEMPLATE = 1u << 7,
+    REFUSED_REMOTE_MEDIA = 1u << 8, /* remote URLs in media parts; "remote_urls" in allow */
 };
 
 struct config_tenant {
-    struct span        name;
+    struct span name;
     struct config_key *keys;
-    uint32_t           key_count;
-    struct model_set   models;      /* which it may use; all when not said */
-    uint32_t           allow;       /* enum refused_field bits */
-    struct span        tags_json;   /* {"team":"search",…} compact, ready for the row; {NULL, 0}: none */
-    uint8_t            salt[16];    /* secret of this tenant in this process, for cache_salt */
+    uint32_t key_count;
+    struct model_set models; /* which it may use; all when not said */
+    uint32_t allow;          /* enum refused_field bits */
+    struct span tags_json;   /* {"team":"search",…} compact, ready for the row; {NULL, 0}: none */
+    uint8_t salt[16];        /* secret of this tenant in this process, for cache_salt */
 };
 
 /* Everything with a fixed place: one field per OPTION row of options.def, generated from it:
  * config->limits_body_bytes, config->timeouts_head_ms, config->retry_attempts, … */
 struct config {
-    uint64_t     generation; /* 1, 2, … in order of loading */
-    struct span  file;       /* path it came from, or "(embedded)" */
-    uint8_t      digest[HASH_SHA256_BYTES]; /* of the file's bytes */
+    uint64_t generation;               /* 1, 2, … in order of loading */
+    struct span file;                  /* path it came from, or "(embedded)" */
+    uint8_t digest[HASH_SHA256_BYTES]; /* of the file's bytes */
 
     struct config_listen *listen;
-    uint32_t              listen_count;
-    struct config_listen  admin;
-    bool                  admin_present;
-    struct span           admin_token; /* {NULL, 0}: none. Secret */
-    struct span           gateway;     /* this process's name */
-    uint32_t              workers;     /* resolved: ≥ 1 */
-    struct span          *cors_origins;
-    uint32_t              cors_origin_count;
-    struct span           log_access;
-    int32_t               log_level;   /* enum log_level */
-    struct span           journal;     /* directory; {NULL, 0}: none is kept */
+    uint32_t listen_count;
+    struct config_listen admin;
+    bool admin_present;
+    struct span admin_token; /* {NULL, 0}: none. Secret */
+    struct span gateway;     /* this process's name */
+    uint32_t workers;        /* resolved: ≥ 1 */
+    struct span *cors_origins;
+    uint32_t cors_origin_count;
+    struct span log_access;
+    int32_t log_level;   /* enum log_level */
+    struct span journal; /* directory; {NULL, 0}: none is kept */
 
-    struct config_model  *models;
-    uint32_t              model_count;
-    struct config_class  *classes;
-    uint32_t              class_count;
+    struct config_model *models;
+    uint32_t model_count;
+    struct config_class *classes;
+    uint32_t class_count;
     struct config_tenant *tenants;
-    uint32_t              tenant_count;
+    uint32_t tenant_count;
 
 #define OPTION(name, type, fallback, minimum, maximum, unit, reload, help) int64_t name;
 #include "config/options.def"
@@ -176,21 +176,19 @@ struct config {
 
 /* Every problem of a file, one line of text each: "file:line: key: what was expected". */
 struct config_problems {
-    char  *text; /* malloc'ed, NUL-terminated, lines end in \n; NULL when none */
+    char *text; /* malloc'ed, NUL-terminated, lines end in \n; NULL when none */
     size_t size;
     size_t count;
 };
 
 /* Reads, checks and resolves a file. *out_config then has one reference, the caller's.
- * Errors: ERR_BAD_VALUE (see problems), ERR_NO_MEMORY. Warnings may stand in problems with OK too. */
-MUST_CHECK enum err config_load(const char *path, struct config **out_config, struct config_problems *out_problems);
+ * Errors: ERR_BAD_VALUE (see problems), ERR_NO_MEMORY. With OK, problems may hold warnings. */
+MUST_CHECK enum err config_load(const char *path, struct config **out_config,
+                                struct config_problems *out_problems);
 
 /* The same from text in memory; name stands for the file in messages. */
 MUST_CHECK enum err config_load_text(const char *name, struct span text, struct config **out_config,
                                      struct config_problems *out_problems);
-
-/* The embedded default (config/default.yaml): what runs when no file is named. */
-struct span config_default_text(void);
 
 void config_problems_free(struct config_problems *problems);
 
@@ -202,7 +200,8 @@ void config_put(struct config *config);
 
 /* The key with this digest, NULL when there is none. Constant-time compare, the same work on a
  * miss. Does not look at expiry. */
-const struct config_key *config_find_key(const struct config *config, const uint8_t digest[HASH_SHA256_BYTES]);
+const struct config_key *config_find_key(const struct config *config,
+                                         const uint8_t digest[HASH_SHA256_BYTES]);
 
 /* The model with this name or alias; NULL when there is none. */
 const struct config_model *config_find_model(const struct config *config, struct span name);
@@ -213,8 +212,8 @@ const struct price *config_price_at(const struct config_model *model, int64_t wa
 /* The snapshot as YAML text without secrets ("***" in their place), for /config. malloc'ed. */
 MUST_CHECK char *config_print_redacted(const struct config *config, size_t *out_size);
 
-/* Prints what an option (or a section, or everything: name NULL) means, for `tollgate explain`. false: no such name; the
- * nearest one is printed. */
+/* Prints what an option (or a section, or everything: name NULL) means, for `tollgate explain`.
+ * false: no such name; the nearest one is printed. */
 bool config_explain(const char *name, bool json);
 
 #endif

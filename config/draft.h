@@ -24,27 +24,27 @@ enum mention_what {
 
 /* A name as it stood in the file. */
 struct mention {
-    struct mention   *next;
+    struct mention *next;
     enum mention_what what;
-    struct span       name;
-    uint32_t          owner; /* index */
-    uint32_t          position;
-    uint32_t          line;
-    const char       *key; /* where, for messages */
+    struct span name;
+    uint32_t owner; /* index */
+    uint32_t position;
+    uint32_t line;
+    const char *key; /* where, for messages */
 };
 
 struct draft {
-    struct config       *config;
-    struct arena        *arena; /* the snapshot's */
+    struct config *config;
+    struct arena *arena; /* the snapshot's */
     struct problem_list *problems;
-    struct mention      *mentions; /* in the order of the file */
-    struct mention     **last_mention;
-    uint32_t             listen_line;
-    uint32_t             admin_line;
-    uint32_t             models_line;
-    uint32_t             tenants_line; /* 0: the section is not there */
-    uint32_t             limits_line;
-    bool                 out_of_memory;
+    struct mention *mentions; /* in the order of the file */
+    struct mention **last_mention;
+    uint32_t listen_line;
+    uint32_t admin_line;
+    uint32_t models_line;
+    uint32_t tenants_line; /* 0: the section is not there */
+    uint32_t limits_line;
+    bool out_of_memory;
 };
 
 #endif

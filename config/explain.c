@@ -15,9 +15,9 @@
 /* A row of either table, as it is shown. */
 struct shown {
     const char *key;
-    char        takes[ROW_TEXT];
-    char        fallback[ROW_TEXT];
-    bool        at_start_only;
+    char takes[ROW_TEXT];
+    char fallback[ROW_TEXT];
+    bool at_start_only;
     const char *help;
 };
 
@@ -34,13 +34,13 @@ static size_t row_count(void)
 /* Row number i of both tables, the keys' first. */
 static struct shown row_at(size_t i)
 {
-    size_t                key_count;
-    size_t                option_count;
+    size_t key_count;
+    size_t option_count;
     const struct key_row *keys = table_keys(&key_count);
-    const struct option  *options = table_options(&option_count);
-    struct shown          shown = {0};
-    char                  minimum[32];
-    char                  maximum[32];
+    const struct option *options = table_options(&option_count);
+    struct shown shown = {0};
+    char minimum[32];
+    char maximum[32];
 
     if (i < key_count) {
         shown.key = keys[i].key;
@@ -81,8 +81,8 @@ static struct span plain(const char *key, char out[ROW_TEXT])
 /* Is key the one named, or below it? */
 static bool is_asked(const char *key, const char *name)
 {
-    char        key_text[ROW_TEXT];
-    char        name_text[ROW_TEXT];
+    char key_text[ROW_TEXT];
+    char name_text[ROW_TEXT];
     struct span key_plain = plain(key, key_text);
     struct span name_plain = plain(name, name_text);
 
@@ -93,7 +93,7 @@ static bool is_asked(const char *key, const char *name)
 
 static void print_json_text(const char *name, const char *text, const char *after)
 {
-    char         escaped[6 * 400];
+    char escaped[6 * 400];
     const size_t size = log_escape(span_of(text), escaped, sizeof(escaped));
 
     (void)printf("\"%s\":\"%.*s\"%s", name, (int)size, escaped, after);
@@ -117,12 +117,12 @@ static void print_row(const struct shown *shown, bool json, bool first)
 
 static void print_nearest(const char *name)
 {
-    char   nearest[ROW_TEXT] = "";
+    char nearest[ROW_TEXT] = "";
     size_t nearest_edits = SIZE_MAX;
 
     for (size_t i = 0; i < row_count(); i++) {
         const struct shown shown = row_at(i);
-        const size_t       edits = problems_distance(span_of(name), span_of(shown.key));
+        const size_t edits = problems_distance(span_of(name), span_of(shown.key));
 
         if (edits < nearest_edits) {
             nearest_edits = edits;

@@ -22,24 +22,26 @@ static bool read_dollars(struct span text, int64_t *out_pusd)
     return values_decimal(text, 12, out_pusd);
 }
 
-#define PRICE_EXPECTED "USD per million tokens as decimal text, at most 6 places (whole picodollars)"
+#define PRICE_EXPECTED                                                                             \
+    "USD per million tokens as decimal text, at most 6 places (whole picodollars)"
 
 static void read_price(const struct section *section, struct price *price)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_need(section, "input", &place);
 
     if (node != NULL)
         (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
-                         &price->input);
+                                 &price->input);
     node = section_need(section, "output", &place);
     if (node != NULL)
         (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
-                         &price->output);
+                                 &price->output);
     price->cached_input = price->input;
     price->cache_write = price->input;
     price->reasoning = price->output;
-    section_value_at(section, "cached_input", read_token_price, PRICE_EXPECTED, &price->cached_input);
+    section_value_at(section, "cached_input", read_token_price, PRICE_EXPECTED,
+                     &price->cached_input);
     section_value_at(section, "cache_write", read_token_price, PRICE_EXPECTED, &price->cache_write);
     section_value_at(section, "reasoning", read_token_price, PRICE_EXPECTED, &price->reasoning);
     section_value_at(section, "cache_hit", read_token_price, PRICE_EXPECTED, &price->cache_hit);
@@ -48,8 +50,8 @@ static void read_price(const struct section *section, struct price *price)
 
 static void read_prices(const struct section *section, struct config_model *model)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *list = section_find_list(section, "price", 1, 1024, &place);
 
     if (list == NULL)
@@ -59,9 +61,8 @@ static void read_prices(const struct section *section, struct config_model *mode
         return;
     model->price_count = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct place   item = section_item_place(&place, i, list->items[i]->line);
-        const struct section price =
-            section_open(draft, list->items[i], item, "models.*.price[]");
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
+        const struct section price = section_open(draft, list->items[i], item, "models.*.price[]");
 
         read_price(&price, &model->prices[i]);
         if (i > 0 && model->prices[i].from_us <= model->prices[i - 1].from_us)
@@ -72,8 +73,8 @@ static void read_prices(const struct section *section, struct config_model *mode
 
 static void read_url(const struct section *section, struct config_replica *replica)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *node = section_need(section, "url", &place);
 
     if (node == NULL ||
@@ -88,13 +89,14 @@ static void read_url(const struct section *section, struct config_replica *repli
 static void read_replica(const struct section *section, const struct config_model *model,
                          struct config_replica *replica)
 {
-    struct place       place;
+    struct place place;
     const struct node *node;
-    int64_t            slots = 64;
+    int64_t slots = 64;
 
     if (section_need_text_at(section, "name", TEXT_WORD, NAME_BYTES_MAX, &replica->name)) {
         (void)section_find(section, "name", &place);
-        section_mention(section->draft, MENTION_REPLICA, replica->name, model->index, replica->index, &place);
+        section_mention(section->draft, MENTION_REPLICA, replica->name, model->index,
+                        replica->index, &place);
     }
     read_url(section, replica);
     section_text_at(section, "key", TEXT_SECRET, TEXT_BYTES_MAX, &replica->key);
@@ -104,13 +106,14 @@ static void read_replica(const struct section *section, const struct config_mode
     node = section_find(section, "usd_per_hour", &place);
     if (node != NULL)
         (void)section_read_value(section->draft, node, &place, read_dollars,
-                         "USD as decimal text with at most 12 places", &replica->pusd_per_hour);
+                                 "USD as decimal text with at most 12 places",
+                                 &replica->pusd_per_hour);
 }
 
 static void read_replicas(const struct section *section, struct config_model *model)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *list = section_find_list(section, "replicas", 1, MODEL_REPLICAS_MAX, &place);
 
     if (list == NULL)
@@ -120,7 +123,7 @@ static void read_replicas(const struct section *section, struct config_model *mo
         return;
     model->replica_count = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section replica =
             section_open(draft, list->items[i], item, "models.*.replicas[]");
 
@@ -132,12 +135,13 @@ static void read_replicas(const struct section *section, struct config_model *mo
 static void read_model(const struct section *section, struct config_model *model)
 {
     static const char *const kinds[] = {[KIND_VLLM] = "vllm", [KIND_OPENAI] = "openai"};
-    struct draft            *draft = section->draft;
-    struct place             place;
-    const struct node       *node = section_need(section, "kind", &place);
+    struct draft *draft = section->draft;
+    struct place place;
+    const struct node *node = section_need(section, "kind", &place);
 
     if (node != NULL) {
-        const int kind = section_read_choice(draft, node, &place, kinds, KIND_COUNT, "vllm or openai");
+        const int kind =
+            section_read_choice(draft, node, &place, kinds, KIND_COUNT, "vllm or openai");
 
         if (kind >= 0)
             model->kind = (enum kind)kind;
@@ -148,7 +152,8 @@ static void read_model(const struct section *section, struct config_model *model
     model->upstream_model = model->name;
     section_text_at(section, "upstream_model", TEXT_WORD, TEXT_BYTES_MAX, &model->upstream_model);
     read_replicas(section, model);
-    model->alias_count = section_mention_names(section, "aliases", 256, MENTION_ALIAS, model->index);
+    model->alias_count =
+        section_mention_names(section, "aliases", 256, MENTION_ALIAS, model->index);
     model->aliases = section_take(draft, model->alias_count, sizeof(*model->aliases));
     model->fallback_count =
         section_mention_names(section, "fallback", FALLBACK_MAX, MENTION_FALLBACK, model->index);
@@ -157,11 +162,11 @@ static void read_model(const struct section *section, struct config_model *model
 
 void sections_read_models(const struct section *root)
 {
-    struct draft      *draft = root->draft;
-    struct config     *config = draft->config;
-    struct place       place;
+    struct draft *draft = root->draft;
+    struct config *config = draft->config;
+    struct place place;
     const struct node *node = section_need(root, "models", &place);
-    struct section     models;
+    struct section models;
 
     if (node == NULL)
         return;
@@ -180,8 +185,8 @@ void sections_read_models(const struct section *root)
     config->model_count = node->count;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct node_pair *pair = &node->pairs[i];
-        const struct place      key = section_place(&models.place, pair->key, pair->line);
-        const struct section    model = section_open(draft, pair->value, key, "models.*");
+        const struct place key = section_place(&models.place, pair->key, pair->line);
+        const struct section model = section_open(draft, pair->value, key, "models.*");
 
         config->models[i].index = i;
         config->models[i].name = section_read_name(draft, pair->key, &key);
@@ -193,10 +198,10 @@ void sections_read_models(const struct section *root)
 
 static void read_header_match(const struct section *match, struct config_class *class)
 {
-    struct draft      *draft = match->draft;
-    struct place       place;
+    struct draft *draft = match->draft;
+    struct place place;
     const struct node *node = section_find(match, "header", &place);
-    struct section     headers;
+    struct section headers;
 
     if (node == NULL)
         return;
@@ -209,8 +214,8 @@ static void read_header_match(const struct section *match, struct config_class *
     class->header_count = node->count;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct node_pair *pair = &node->pairs[i];
-        const struct place      key = section_place(&headers.place, pair->key, pair->line);
-        char                    name[NAME_BYTES_MAX];
+        const struct place key = section_place(&headers.place, pair->key, pair->line);
+        char name[NAME_BYTES_MAX];
 
         if (!section_is_text(pair->key, TEXT_WORD, sizeof(name))) {
             problems_add(draft->problems, &key, "expected a header's name");
@@ -223,7 +228,7 @@ static void read_header_match(const struct section *match, struct config_class *
         }
         class->headers[i].name = section_keep(draft, (struct span){name, pair->key.size});
         (void)section_read_text(draft, pair->value, &key, TEXT_ANY, TEXT_BYTES_MAX,
-                        &class->headers[i].value);
+                                &class->headers[i].value);
     }
 }
 
@@ -232,9 +237,9 @@ static void read_match(const struct section *section, struct config_class *class
     static const char *const endpoints[] = {"chat", "completions", "embeddings"};
     static const enum endpoint endpoint_of[] = {ENDPOINT_CHAT, ENDPOINT_COMPLETIONS,
                                                 ENDPOINT_EMBEDDINGS};
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(section, "match", &place);
-    struct section     match;
+    struct section match;
 
     class->min_bytes = -1;
     class->max_bytes = -1;
@@ -245,7 +250,7 @@ static void read_match(const struct section *section, struct config_class *class
     node = section_find(&match, "endpoint", &place);
     if (node != NULL) {
         const int endpoint = section_read_choice(section->draft, node, &place, endpoints, 3,
-                                         "chat, completions or embeddings");
+                                                 "chat, completions or embeddings");
 
         if (endpoint >= 0)
             class->endpoint = endpoint_of[endpoint];
@@ -263,10 +268,10 @@ static void read_match(const struct section *section, struct config_class *class
 
 static void read_class(const struct section *section, uint32_t index, struct config_class *class)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *node;
-    struct span        model;
+    struct span model;
 
     if (section_need_text_at(section, "name", TEXT_WORD, NAME_BYTES_MAX, &class->name)) {
         (void)section_find(section, "name", &place);
@@ -281,9 +286,9 @@ static void read_class(const struct section *section, uint32_t index, struct con
 
 void sections_read_classes(const struct section *root)
 {
-    struct draft      *draft = root->draft;
-    struct config     *config = draft->config;
-    struct place       place;
+    struct draft *draft = root->draft;
+    struct config *config = draft->config;
+    struct place place;
     const struct node *list = section_find_list(root, "classes", 0, 1024, &place);
 
     if (list == NULL)
@@ -293,7 +298,7 @@ void sections_read_classes(const struct section *root)
         return;
     config->class_count = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section class = section_open(draft, list->items[i], item, "classes[]");
 
         read_class(&class, i, &config->classes[i]);

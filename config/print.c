@@ -43,8 +43,8 @@ static void print_decimal(FILE *out, const char *before, int64_t value, int64_t 
 static void print_date(FILE *out, const char *before, int64_t us)
 {
     const time_t seconds = (time_t)(us / 1000000);
-    struct tm    parts;
-    char         text[32] = "";
+    struct tm parts;
+    char text[32] = "";
 
     if (gmtime_r(&seconds, &parts) != NULL)
         (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
@@ -145,10 +145,9 @@ static void print_tristate(FILE *out, const char *name, enum tristate state, boo
 
 static void print_class(FILE *out, const struct config_class *class)
 {
-    static const char *const endpoints[ENDPOINT_COUNT] = {
-        [ENDPOINT_CHAT] = "chat",
-        [ENDPOINT_COMPLETIONS] = "completions",
-        [ENDPOINT_EMBEDDINGS] = "embeddings"};
+    static const char *const endpoints[ENDPOINT_COUNT] = {[ENDPOINT_CHAT] = "chat",
+                                                          [ENDPOINT_COMPLETIONS] = "completions",
+                                                          [ENDPOINT_EMBEDDINGS] = "embeddings"};
     bool first = true;
 
     print_text(out, "  - {name: ", class->name, ", match: {");
@@ -202,18 +201,17 @@ static void print_tenant(FILE *out, const struct config *config, const struct co
 
 static void print_options(FILE *out, const struct config *config)
 {
-    size_t               count;
+    size_t count;
     const struct option *options = table_options(&count);
-    size_t               section_size = 0;
+    size_t section_size = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const char  *dot = strchr(options[i].key, '.');
+        const char *dot = strchr(options[i].key, '.');
         const size_t size = (size_t)(dot - options[i].key);
-        int64_t      value;
-        char         text[32];
+        int64_t value;
+        char text[32];
 
-        if (i == 0 || size != section_size ||
-            memcmp(options[i].key, options[i - 1].key, size) != 0)
+        if (i == 0 || size != section_size || memcmp(options[i].key, options[i - 1].key, size) != 0)
             (void)fprintf(out, "%.*s:\n", (int)size, options[i].key);
         section_size = size;
         memcpy(&value, (const char *)config + options[i].offset, sizeof(value));
@@ -224,9 +222,9 @@ static void print_options(FILE *out, const struct config *config)
 
 char *config_print_redacted(const struct config *config, size_t *out_size)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE  *out = open_memstream(&text, &size);
+    FILE *out = open_memstream(&text, &size);
 
     if (out == NULL)
         return NULL;

@@ -15,8 +15,8 @@
 
 struct problem {
     uint32_t line;
-    size_t   order;     /* of finding: keeps the sort stable */
-    char     text[400]; /* "key: what was expected" */
+    size_t order;   /* of finding: keeps the sort stable */
+    char text[400]; /* "key: what was expected" */
 };
 
 void place_print(const struct place *place, char *out, size_t room)
@@ -40,7 +40,7 @@ static struct problem *new_problem(struct problem_list *list)
     if (list->count == PROBLEMS_MAX)
         return NULL;
     if (list->count == list->capacity) {
-        const size_t    capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
+        const size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
         struct problem *grown = realloc(list->problems, capacity * sizeof(*grown));
 
         if (grown == NULL) {
@@ -53,12 +53,12 @@ static struct problem *new_problem(struct problem_list *list)
     return &list->problems[list->count++];
 }
 
-__attribute__((__format__(__printf__, 4, 0))) static void
-add(struct problem_list *list, uint32_t line, const char *key, const char *format,
-    va_list arguments)
+__attribute__((__format__(__printf__, 4, 0))) static void add(struct problem_list *list,
+                                                              uint32_t line, const char *key,
+                                                              const char *format, va_list arguments)
 {
     struct problem *problem = new_problem(list);
-    int             size;
+    int size;
 
     if (problem == NULL)
         return;
@@ -73,7 +73,7 @@ add(struct problem_list *list, uint32_t line, const char *key, const char *forma
 
 void problems_add(struct problem_list *list, const struct place *place, const char *format, ...)
 {
-    char    key[200];
+    char key[200];
     va_list arguments;
 
     list->error_count++;
@@ -116,9 +116,9 @@ static int by_line(const void *left, const void *right)
 
 bool problems_render(struct problem_list *list, struct config_problems *out_problems)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE  *out;
+    FILE *out;
 
     *out_problems = (struct config_problems){0};
     if (list->out_of_memory)
@@ -161,19 +161,19 @@ size_t problems_distance(struct span a, struct span b)
 {
     const size_t rows = least(a.size, COMPARED_BYTES);
     const size_t columns = least(b.size, COMPARED_BYTES);
-    size_t       edits[3][COMPARED_BYTES + 1]; /* this row, the one above, and the one above that */
+    size_t edits[3][COMPARED_BYTES + 1]; /* this row, the one above, and the one above that */
 
     for (size_t column = 0; column <= columns; column++)
         edits[0][column] = column;
     for (size_t row = 1; row <= rows; row++) {
-        size_t *const       now = edits[row % 3];
+        size_t *const now = edits[row % 3];
         const size_t *const above = edits[(row - 1) % 3];
         const size_t *const second = edits[(row + 1) % 3];
 
         now[0] = row;
         for (size_t column = 1; column <= columns; column++) {
-            const char   from = a.data[row - 1];
-            const char   to = b.data[column - 1];
+            const char from = a.data[row - 1];
+            const char to = b.data[column - 1];
             const size_t replaced = above[column - 1] + (from == to ? 0 : 1);
 
             now[column] = least(replaced, 1 + least(above[column], now[column - 1]));

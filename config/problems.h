@@ -14,20 +14,20 @@ struct problem;
 
 /* Everything found so far. {.file = name} is an empty list. */
 struct problem_list {
-    struct span     file;
+    struct span file;
     struct problem *problems;
-    size_t          count;
-    size_t          capacity;
-    size_t          error_count; /* the rest are warnings */
-    bool            out_of_memory;
+    size_t count;
+    size_t capacity;
+    size_t error_count; /* the rest are warnings */
+    bool out_of_memory;
 };
 
 /* Where something stands in the file: a chain of keys up to the top, on the caller's stack. */
 struct place {
     const struct place *above; /* NULL at the top */
-    struct span         name;  /* of a key; {NULL, 0}: of an item of a list */
-    uint32_t            index; /* of the item */
-    uint32_t            line;
+    struct span name;          /* of a key; {NULL, 0}: of an item of a list */
+    uint32_t index;            /* of the item */
+    uint32_t line;
 };
 
 /* The whole key, "models.small.replicas[0].url", NUL-terminated and cut at room. */

@@ -12,10 +12,10 @@
 
 /* A document being turned into nodes: node i of ours is node i + 1 of libyaml's. */
 struct conversion {
-    struct arena        *arena;
+    struct arena *arena;
     struct problem_list *problems;
-    yaml_document_t     *document;
-    struct node         *nodes;
+    yaml_document_t *document;
+    struct node *nodes;
 };
 
 static bool is_name_byte(char byte, bool first)
@@ -65,15 +65,15 @@ static void report_missing(struct conversion *conversion, struct node *node, str
 static enum err replace_variables(struct conversion *conversion, struct node *node)
 {
     enum err err = OK;
-    char    *text = NULL;
-    size_t   size = 0;
-    FILE    *out = open_memstream(&text, &size);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
 
     if (out == NULL)
         return ERR_NO_MEMORY;
     for (size_t at = 0; at < node->text.size;) {
         const struct span name = variable_name(span_from(node->text, at));
-        const char       *value;
+        const char *value;
 
         if (name.data == NULL) {
             (void)fputc(node->text.data[at++], out);
@@ -133,7 +133,7 @@ static enum err convert_map(struct conversion *conversion, const yaml_node_t *fr
                             struct node *node)
 {
     const yaml_node_pair_t *first = from->data.mapping.pairs.start;
-    const uint32_t          count = (uint32_t)(from->data.mapping.pairs.top - first);
+    const uint32_t count = (uint32_t)(from->data.mapping.pairs.top - first);
 
     node->kind = NODE_MAP;
     node->pairs = arena_take(conversion->arena, count * sizeof(*node->pairs));
@@ -141,15 +141,17 @@ static enum err convert_map(struct conversion *conversion, const yaml_node_t *fr
         return ERR_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         const yaml_node_t *key = yaml_document_get_node(conversion->document, first[i].key);
-        const uint32_t     line = (uint32_t)key->start_mark.line + 1;
-        struct node_pair  *pair = &node->pairs[node->count];
+        const uint32_t line = (uint32_t)key->start_mark.line + 1;
+        struct node_pair *pair = &node->pairs[node->count];
 
         if (key->type != YAML_SCALAR_NODE) {
-            problems_add_at(conversion->problems, line, "key", "expected a name, not a list or map");
+            problems_add_at(conversion->problems, line, "key",
+                            "expected a name, not a list or map");
             continue;
         }
-        pair->key = arena_copy(conversion->arena, (struct span){(const char *)key->data.scalar.value,
-                                                                key->data.scalar.length});
+        pair->key =
+            arena_copy(conversion->arena, (struct span){(const char *)key->data.scalar.value,
+                                                        key->data.scalar.length});
         pair->line = line;
         pair->value = &conversion->nodes[first[i].value - 1];
         if (pair->key.data == NULL)
@@ -162,15 +164,16 @@ static enum err convert_map(struct conversion *conversion, const yaml_node_t *fr
 /* Node by node, not from the root down: no file can make this recurse. */
 static enum err convert(struct conversion *conversion)
 {
-    const size_t count = (size_t)(conversion->document->nodes.top - conversion->document->nodes.start);
-    enum err     err = OK;
+    const size_t count =
+        (size_t)(conversion->document->nodes.top - conversion->document->nodes.start);
+    enum err err = OK;
 
     conversion->nodes = arena_take_zeroed(conversion->arena, count * sizeof(*conversion->nodes));
     if (conversion->nodes == NULL)
         return ERR_NO_MEMORY;
     for (size_t i = 0; i < count && err == OK; i++) {
         const yaml_node_t *from = &conversion->document->nodes.start[i];
-        struct node       *node = &conversion->nodes[i];
+        struct node *node = &conversion->nodes[i];
 
         node->line = (uint32_t)from->start_mark.line + 1;
         if (from->type == YAML_SCALAR_NODE)
@@ -196,10 +199,10 @@ enum err reader_parse(struct span text, struct arena *arena, struct problem_list
                       const struct node **out_root)
 {
     struct conversion conversion = {.arena = arena, .problems = problems};
-    yaml_parser_t     parser;
-    yaml_document_t   document;
-    yaml_document_t   second;
-    enum err          err = OK;
+    yaml_parser_t parser;
+    yaml_document_t document;
+    yaml_document_t second;
+    enum err err = OK;
 
     if (yaml_parser_initialize(&parser) != 1)
         return ERR_NO_MEMORY;

@@ -6,7 +6,7 @@
  * Called by: sections.c.
  * Knows not: any key, any room of the gateway.
  *
- * Values of secret keys, and those that came from the environment, are never repeated in messages. */
+ * Values of secret keys, and those that came from the environment, are never repeated. */
 #include "config/section.h"
 
 #include <inttypes.h>
@@ -46,10 +46,10 @@ struct span section_keep(struct draft *draft, struct span text)
 
 /* Remembers a name for check.c. */
 void section_mention(struct draft *draft, enum mention_what what, struct span name, uint32_t owner,
-                    uint32_t position, const struct place *place)
+                     uint32_t position, const struct place *place)
 {
     struct mention *added = section_take(draft, 1, sizeof(*added));
-    char            key[200];
+    char key[200];
 
     if (added == NULL)
         return;
@@ -78,7 +78,7 @@ static const char *kind_name(enum node_kind kind)
 
 /* Is node of this kind? If not, and nobody has said so yet, says so. */
 bool section_is_kind(struct draft *draft, const struct node *node, enum node_kind kind,
-                    const struct place *place)
+                     const struct place *place)
 {
     if (node->broken)
         return false;
@@ -94,7 +94,7 @@ bool section_is_kind(struct draft *draft, const struct node *node, enum node_kin
 
 /* Says that a value is not what was expected, repeating it when it cannot be a secret. */
 void section_refuse(struct draft *draft, const struct node *node, const struct place *place,
-                   const char *expected)
+                    const char *expected)
 {
     if (node->from_environment)
         problems_add(draft->problems, place, "expected %s", expected);
@@ -106,9 +106,9 @@ void section_refuse(struct draft *draft, const struct node *node, const struct p
 static void report_unknown(struct section *section, struct span rows, const struct node_pair *pair)
 {
     const struct place place = section_place(&section->place, pair->key, pair->line);
-    struct span        nearest = {NULL, 0};
-    size_t             nearest_edits = SIZE_MAX;
-    struct span        known;
+    struct span nearest = {NULL, 0};
+    size_t nearest_edits = SIZE_MAX;
+    struct span known;
 
     for (size_t i = 0; (known = table_key_below(rows, i)).data != NULL; i++) {
         const size_t edits = problems_distance(pair->key, known);
@@ -132,7 +132,8 @@ static bool is_known(struct span rows, struct span key)
     return false;
 }
 
-static void refuse_duplicates(struct draft *draft, const struct node *map, const struct place *above)
+static void refuse_duplicates(struct draft *draft, const struct node *map,
+                              const struct place *above)
 {
     for (uint32_t i = 1; i < map->count; i++) {
         for (uint32_t k = 0; k < i; k++) {
@@ -162,7 +163,7 @@ struct section section_open_names(struct draft *draft, const struct node *node, 
 
 /* A map whose keys stand in the tables under rows. */
 struct section section_open(struct draft *draft, const struct node *node, struct place place,
-                                   const char *rows)
+                            const char *rows)
 {
     struct section section = section_open_names(draft, node, place);
 
@@ -174,7 +175,7 @@ struct section section_open(struct draft *draft, const struct node *node, struct
 
 /* The value of a key; NULL when absent. *out_place is where it stands (or should). */
 const struct node *section_find(const struct section *section, const char *key,
-                               struct place *out_place)
+                                struct place *out_place)
 {
     const struct place *above = &section->place;
 
@@ -194,7 +195,7 @@ const struct node *section_find(const struct section *section, const char *key,
 
 /* As section_find(), but its absence is a problem. */
 const struct node *section_need(const struct section *section, const char *key,
-                               struct place *out_place)
+                                struct place *out_place)
 {
     const struct node *node = section_find(section, key, out_place);
 
@@ -203,9 +204,9 @@ const struct node *section_need(const struct section *section, const char *key,
     return node;
 }
 
-/* A list under a key; NULL when absent or none. With least = 1 it must be there and not be empty. */
+/* A list under a key; NULL when absent or none. With least > 0 it must be there. */
 const struct node *section_find_list(const struct section *section, const char *key, uint32_t least,
-                                    uint32_t most, struct place *out_place)
+                                     uint32_t most, struct place *out_place)
 {
     const struct node *node =
         least > 0 ? section_need(section, key, out_place) : section_find(section, key, out_place);
@@ -239,7 +240,7 @@ bool section_is_text(struct span text, enum text_class class, size_t most)
 
 /* Reads a text into the snapshot; false (and said) when it is none. */
 bool section_read_text(struct draft *draft, const struct node *node, const struct place *place,
-                      enum text_class class, size_t most, struct span *out_text)
+                       enum text_class class, size_t most, struct span *out_text)
 {
     if (!section_is_kind(draft, node, NODE_TEXT, place))
         return false;
@@ -254,9 +255,9 @@ bool section_read_text(struct draft *draft, const struct node *node, const struc
 
 /* The text of an optional key; *out_text stays as it is without one. */
 void section_text_at(const struct section *section, const char *key, enum text_class class,
-                         size_t most, struct span *out_text)
+                     size_t most, struct span *out_text)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(section, key, &place);
 
     if (node != NULL)
@@ -265,9 +266,9 @@ void section_text_at(const struct section *section, const char *key, enum text_c
 
 /* The same for a key that must be there. */
 bool section_need_text_at(const struct section *section, const char *key, enum text_class class,
-                         size_t most, struct span *out_text)
+                          size_t most, struct span *out_text)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_need(section, key, &place);
 
     return node != NULL && section_read_text(section->draft, node, &place, class, most, out_text);
@@ -275,12 +276,12 @@ bool section_need_text_at(const struct section *section, const char *key, enum t
 
 /* A whole number in a range; *out_value stays as it is without one. */
 void section_number_at(const struct section *section, const char *key, int64_t minimum,
-                           int64_t maximum, int64_t *out_value)
+                       int64_t maximum, int64_t *out_value)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(section, key, &place);
-    int64_t            value;
-    char               expected[80];
+    int64_t value;
+    char expected[80];
 
     if (node == NULL || !section_is_kind(section->draft, node, NODE_TEXT, &place))
         return;
@@ -295,8 +296,8 @@ void section_number_at(const struct section *section, const char *key, int64_t m
 
 /* A value that one of values.h's readers understands. */
 bool section_read_value(struct draft *draft, const struct node *node, const struct place *place,
-                       bool (*reader)(struct span text, int64_t *out_value), const char *expected,
-                       int64_t *out_value)
+                        bool (*reader)(struct span text, int64_t *out_value), const char *expected,
+                        int64_t *out_value)
 {
     if (!section_is_kind(draft, node, NODE_TEXT, place))
         return false;
@@ -307,10 +308,10 @@ bool section_read_value(struct draft *draft, const struct node *node, const stru
 }
 
 void section_value_at(const struct section *section, const char *key,
-                          bool (*reader)(struct span text, int64_t *out_value),
-                          const char *expected, int64_t *out_value)
+                      bool (*reader)(struct span text, int64_t *out_value), const char *expected,
+                      int64_t *out_value)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(section, key, &place);
 
     if (node != NULL)
@@ -319,7 +320,7 @@ void section_value_at(const struct section *section, const char *key,
 
 /* One of several words; its index, or -1 (and said). */
 int section_read_choice(struct draft *draft, const struct node *node, const struct place *place,
-                       const char *const *words, int count, const char *expected)
+                        const char *const *words, int count, const char *expected)
 {
     if (!section_is_kind(draft, node, NODE_TEXT, place))
         return -1;
@@ -330,13 +331,12 @@ int section_read_choice(struct draft *draft, const struct node *node, const stru
     return -1;
 }
 
-void section_tristate_at(const struct section *section, const char *key,
-                             enum tristate *out_state)
+void section_tristate_at(const struct section *section, const char *key, enum tristate *out_state)
 {
     static const char *const words[] = {"false", "true"};
-    struct place             place;
-    const struct node       *node = section_find(section, key, &place);
-    int                      word;
+    struct place place;
+    const struct node *node = section_find(section, key, &place);
+    int word;
 
     if (node == NULL)
         return;
@@ -355,18 +355,19 @@ struct span section_read_name(struct draft *draft, struct span key, const struct
 }
 
 uint32_t section_mention_names(const struct section *section, const char *key, uint32_t most,
-                              enum mention_what what, uint32_t owner)
+                               enum mention_what what, uint32_t owner)
 {
-    struct place       place;
+    struct place place;
     const struct node *list = section_find_list(section, key, 0, most, &place);
 
     if (list == NULL)
         return 0;
     for (uint32_t i = 0; i < list->count; i++) {
         const struct place item = section_item_place(&place, i, list->items[i]->line);
-        struct span        name;
+        struct span name;
 
-        if (section_read_text(section->draft, list->items[i], &item, TEXT_WORD, NAME_BYTES_MAX, &name))
+        if (section_read_text(section->draft, list->items[i], &item, TEXT_WORD, NAME_BYTES_MAX,
+                              &name))
             section_mention(section->draft, what, name, owner, i, &item);
     }
     return list->count;

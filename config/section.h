@@ -13,9 +13,9 @@
 
 /* A map: its node, where it stands. place.above points to the caller's stack. */
 struct section {
-    struct draft      *draft;
+    struct draft *draft;
     const struct node *map; /* NULL: absent or unusable; then nothing is found in it */
-    struct place       place;
+    struct place place;
 };
 
 #define TEXT_BYTES_MAX 1024
@@ -47,8 +47,7 @@ struct section section_open(struct draft *draft, const struct node *node, struct
                             const char *rows);
 
 /* A map whose keys are names of the operator's choice. */
-struct section section_open_names(struct draft *draft, const struct node *node,
-                                  struct place place);
+struct section section_open_names(struct draft *draft, const struct node *node, struct place place);
 
 /* The value of a key; NULL when absent. *out_place is where it stands, or should. */
 const struct node *section_find(const struct section *section, const char *key,

@@ -39,12 +39,13 @@ static bool parse_option(const struct option *option, struct span text, int64_t 
 static void read_option(struct draft *draft, const struct option *option, const struct node *node,
                         const struct place *place)
 {
-    static const char *const examples[] = {
-        [OPTION_number] = "", [OPTION_bytes] = " (such as 64KiB)",
-        [OPTION_duration] = " (such as 150ms or 2m)", [OPTION_percent] = " (such as 20%)"};
-    char    minimum[32];
-    char    maximum[32];
-    char    expected[160];
+    static const char *const examples[] = {[OPTION_number] = "",
+                                           [OPTION_bytes] = " (such as 64KiB)",
+                                           [OPTION_duration] = " (such as 150ms or 2m)",
+                                           [OPTION_percent] = " (such as 20%)"};
+    char minimum[32];
+    char maximum[32];
+    char expected[160];
     int64_t value;
 
     if (!section_is_kind(draft, node, NODE_TEXT, place))
@@ -63,16 +64,16 @@ static void read_option(struct draft *draft, const struct option *option, const 
 
 static void read_options(const struct section *root)
 {
-    size_t               count;
+    size_t count;
     const struct option *options = table_options(&count);
 
     for (size_t i = 0; i < count; i++)
         memcpy((char *)root->draft->config + options[i].offset, &options[i].fallback,
                sizeof(options[i].fallback));
     for (size_t s = 0; s < sizeof(option_sections) / sizeof(option_sections[0]); s++) {
-        struct place       place;
+        struct place place;
         const struct node *node = section_find(root, option_sections[s], &place);
-        struct section     section;
+        struct section section;
 
         if (node == NULL)
             continue;
@@ -81,7 +82,7 @@ static void read_options(const struct section *root)
         section = section_open(root->draft, node, place, option_sections[s]);
         for (uint32_t k = 0; section.map != NULL && k < node->count; k++) {
             const struct node_pair *pair = &node->pairs[k];
-            const struct place      key = section_place(&section.place, pair->key, pair->line);
+            const struct place key = section_place(&section.place, pair->key, pair->line);
 
             for (size_t i = 0; i < count; i++)
                 if (table_option_is(&options[i], span_of(option_sections[s]), pair->key))
@@ -94,22 +95,22 @@ static void read_options(const struct section *root)
 
 static void read_address(const struct section *section, struct config_listen *out_listen)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_need(section, "address", &place);
-    struct span        text;
+    struct span text;
 
     if (node == NULL ||
         !section_read_text(section->draft, node, &place, TEXT_WORD, NAME_BYTES_MAX, &text))
         return;
     if (!values_listen(text, out_listen))
         section_refuse(section->draft, node, &place,
-               "an IP address and a port, such as 127.0.0.1:4000 or [::1]:4000");
+                       "an IP address and a port, such as 127.0.0.1:4000 or [::1]:4000");
 }
 
 static void read_listen(const struct section *root)
 {
-    struct draft      *draft = root->draft;
-    struct place       place;
+    struct draft *draft = root->draft;
+    struct place place;
     const struct node *list = section_find_list(root, "listen", 1, 64, &place);
 
     if (list == NULL)
@@ -120,7 +121,7 @@ static void read_listen(const struct section *root)
     draft->config->listen_count = list->count;
     draft->listen_line = place.line;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section section = section_open(draft, list->items[i], item, "listen[]");
 
         read_address(&section, &draft->config->listen[i]);
@@ -129,9 +130,9 @@ static void read_listen(const struct section *root)
 
 static void read_admin(const struct section *root)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(root, "admin", &place);
-    struct section     section;
+    struct section section;
 
     if (node == NULL)
         return;
@@ -156,10 +157,10 @@ static bool is_gateway_name(struct span name)
 
 static void read_gateway(const struct section *root)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(root, "gateway", &place);
-    struct span        name = SPAN("gateway"); /* for a host whose name cannot be a file's */
-    char               host[65] = "";
+    struct span name = SPAN("gateway"); /* for a host whose name cannot be a file's */
+    char host[65] = "";
 
     if (node != NULL) {
         if (!section_is_kind(root->draft, node, NODE_TEXT, &place))
@@ -167,7 +168,7 @@ static void read_gateway(const struct section *root)
         name = node->text;
         if (!is_gateway_name(name))
             section_refuse(root->draft, node, &place,
-                   "1 to 64 letters, digits, dots, dashes or underscores");
+                           "1 to 64 letters, digits, dots, dashes or underscores");
     } else if (gethostname(host, sizeof(host) - 1) == 0 && is_gateway_name(span_of(host))) {
         name = span_of(host);
     }
@@ -177,7 +178,7 @@ static void read_gateway(const struct section *root)
 static uint32_t usable_cpus(void)
 {
     cpu_set_t set;
-    int       count = 1;
+    int count = 1;
 
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         count = CPU_COUNT(&set);
@@ -186,9 +187,9 @@ static uint32_t usable_cpus(void)
 
 static void read_workers(const struct section *root)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(root, "workers", &place);
-    int64_t            workers = usable_cpus();
+    int64_t workers = usable_cpus();
 
     if (node == NULL || node->kind != NODE_TEXT || !span_equal(node->text, SPAN("auto")))
         section_number_at(root, "workers", 1, WORKERS_MAX, &workers);
@@ -197,12 +198,12 @@ static void read_workers(const struct section *root)
 
 static void read_cors(const struct section *root)
 {
-    struct draft      *draft = root->draft;
-    struct place       place;
+    struct draft *draft = root->draft;
+    struct place place;
     const struct node *node = section_find(root, "cors", &place);
     const struct node *list;
-    struct section     section;
-    struct place       origins;
+    struct section section;
+    struct place origins;
 
     if (node == NULL)
         return;
@@ -216,7 +217,7 @@ static void read_cors(const struct section *root)
     draft->config->cors_origin_count = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
         const struct place item = section_item_place(&origins, i, list->items[i]->line);
-        struct span       *origin = &draft->config->cors_origins[i];
+        struct span *origin = &draft->config->cors_origins[i];
 
         if (!section_read_text(draft, list->items[i], &item, TEXT_WORD, TEXT_BYTES_MAX, origin))
             continue;
@@ -224,17 +225,17 @@ static void read_cors(const struct section *root)
             (memmem(origin->data, origin->size, "://", 3) == NULL ||
              origin->data[origin->size - 1] == '/'))
             section_refuse(draft, list->items[i], &item,
-                   "* or an origin without a path, such as https://app.example");
+                           "* or an origin without a path, such as https://app.example");
     }
 }
 
 static void read_log(const struct section *root)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
-    struct config           *config = root->draft->config;
-    struct place             place;
-    const struct node       *node = section_find(root, "log", &place);
-    struct section           section;
+    struct config *config = root->draft->config;
+    struct place place;
+    const struct node *node = section_find(root, "log", &place);
+    struct section section;
 
     config->log_access = SPAN("stdout");
     config->log_level = LOG_INFO;
@@ -254,9 +255,9 @@ static void read_log(const struct section *root)
 
 static void read_meter(const struct section *root)
 {
-    struct place       place;
+    struct place place;
     const struct node *node = section_find(root, "meter", &place);
-    struct section     section;
+    struct section section;
 
     if (node == NULL)
         return;
@@ -266,7 +267,7 @@ static void read_meter(const struct section *root)
 
 void sections_read(struct draft *draft, const struct node *root)
 {
-    const struct place   top = {.name = SPAN(""), .line = 1};
+    const struct place top = {.name = SPAN(""), .line = 1};
     const struct section section = section_open(draft, root, top, "");
 
     read_options(&section);

@@ -15,7 +15,7 @@
 /* The keys begin as the fields' names and become keys before main(), see name_options(). */
 static struct option options[] = {
 #define OPTION(name, type, fallback, minimum, maximum, unit, reload, help)                         \
-    {#name,     OPTION_##type, fallback, minimum, maximum, AT_##reload, offsetof(struct config, name), \
+    {#name, OPTION_##type, fallback, minimum, maximum, AT_##reload, offsetof(struct config, name), \
      help},
 #include "config/options.def"
 #undef OPTION
@@ -42,7 +42,8 @@ static bool drop_suffix(char *text, const char *suffix, size_t kept)
     return true;
 }
 
-/* timeouts_first_byte_ms is timeouts.first_byte. The unit goes where the written value bears its own;
+/* timeouts_first_byte_ms is timeouts.first_byte. The unit goes where the written value bears its
+ * own;
  * "_bytes" stays, being what is counted (body_bytes), but for a memory's, which is nothing else. */
 __attribute__((constructor)) static void name_options(void)
 {
@@ -81,7 +82,7 @@ static struct span below(struct span key, struct span section)
 struct span table_key_below(struct span section, size_t number)
 {
     for (size_t i = 0; i < KEY_COUNT + OPTION_COUNT; i++) {
-        const char       *key = i < KEY_COUNT ? keys[i].key : options[i - KEY_COUNT].key;
+        const char *key = i < KEY_COUNT ? keys[i].key : options[i - KEY_COUNT].key;
         const struct span found = below(span_of(key), section);
 
         if (found.data != NULL && number-- == 0)
@@ -109,9 +110,9 @@ static void print_with_unit(int64_t value, const int64_t *times, const char *con
 
 void table_print_value(const struct option *option, int64_t value, char *out, size_t room)
 {
-    static const int64_t     durations[] = {3600000, 60000, 1000, 1};
+    static const int64_t durations[] = {3600000, 60000, 1000, 1};
     static const char *const duration_names[] = {"h", "m", "s", "ms"};
-    static const int64_t     sizes[] = {INT64_C(1) << 40, 1 << 30, 1 << 20, 1 << 10, 1};
+    static const int64_t sizes[] = {INT64_C(1) << 40, 1 << 30, 1 << 20, 1 << 10, 1};
     static const char *const size_names[] = {"TiB", "GiB", "MiB", "KiB", "B"};
 
     switch (option->type) {

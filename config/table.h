@@ -12,21 +12,21 @@
 enum option_type { OPTION_number, OPTION_bytes, OPTION_duration, OPTION_percent };
 
 struct option {
-    char             key[48]; /* timeouts.first_byte */
+    char key[48]; /* timeouts.first_byte */
     enum option_type type;
-    int64_t          fallback;
-    int64_t          minimum;
-    int64_t          maximum;
-    bool             at_start_only; /* a reload does not change it */
-    size_t           offset;        /* of its int64_t in struct config */
-    const char      *help;
+    int64_t fallback;
+    int64_t minimum;
+    int64_t maximum;
+    bool at_start_only; /* a reload does not change it */
+    size_t offset;      /* of its int64_t in struct config */
+    const char *help;
 };
 
 struct key_row {
     const char *key;
     const char *takes;
     const char *fallback;
-    bool        at_start_only;
+    bool at_start_only;
     const char *help;
 };
 
@@ -36,8 +36,8 @@ const struct option *table_options(size_t *out_count);
 /* All rows of keys.def. */
 const struct key_row *table_keys(size_t *out_count);
 
-/* The row number'th key right below a section ("" is the top), without the section's name; {NULL, 0}
- * when there are fewer. "models.*" has kind, price, … */
+/* The row number'th key right below a section ("" is the top), without the section's name; {NULL,
+ * 0} when there are fewer. "models.*" has kind, price, … */
 struct span table_key_below(struct span section, size_t number);
 
 /* Is option the one that is called key in section? */

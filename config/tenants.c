@@ -49,8 +49,8 @@ static bool read_digest(struct span text, uint8_t out_digest[HASH_SHA256_BYTES])
 static void read_key(const struct section *section, uint32_t tenant, uint32_t position,
                      struct config_key *key)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *node;
 
     if (section_need_text_at(section, "id", TEXT_WORD, NAME_BYTES_MAX, &key->id)) {
@@ -63,19 +63,20 @@ static void read_key(const struct section *section, uint32_t tenant, uint32_t po
             problems_add(draft->problems, &place,
                          "expected a key of 1 to 256 printable ASCII characters without spaces");
         else if (!read_digest(node->text, key->digest))
-            problems_add(draft->problems, &place, "expected 64 lower-case hex digits after sha256:");
+            problems_add(draft->problems, &place,
+                         "expected 64 lower-case hex digits after sha256:");
         else
             section_mention(draft, MENTION_KEY_DIGEST,
-                    (struct span){(const char *)key->digest, sizeof(key->digest)}, tenant, position,
-                    &place);
+                            (struct span){(const char *)key->digest, sizeof(key->digest)}, tenant,
+                            position, &place);
     }
     section_value_at(section, "expires", values_date, VALUES_DATE_EXPECTED, &key->expires_us);
 }
 
 static void read_keys(const struct section *section, uint32_t index, struct config_tenant *tenant)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *list = section_find_list(section, "keys", 1, 65536, &place);
 
     if (list == NULL)
@@ -85,7 +86,7 @@ static void read_keys(const struct section *section, uint32_t index, struct conf
         return;
     tenant->key_count = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct place   item = section_item_place(&place, i, list->items[i]->line);
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section key = section_open(draft, list->items[i], item, "tenants.*.keys[]");
 
         tenant->keys[i].tenant = tenant;
@@ -96,13 +97,13 @@ static void read_keys(const struct section *section, uint32_t index, struct conf
 /* {"team":"search"} compact, as the journal's rows have it. */
 static void read_tags(const struct section *section, struct config_tenant *tenant)
 {
-    struct draft      *draft = section->draft;
-    struct place       place;
+    struct draft *draft = section->draft;
+    struct place place;
     const struct node *node = section_find(section, "tags", &place);
-    struct section     tags;
-    char               json[TAGS_BYTES_MAX];
-    size_t             size = 0;
-    bool               fits = true;
+    struct section tags;
+    char json[TAGS_BYTES_MAX];
+    size_t size = 0;
+    bool fits = true;
 
     if (node == NULL)
         return;
@@ -111,12 +112,12 @@ static void read_tags(const struct section *section, struct config_tenant *tenan
         return;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct node_pair *pair = &node->pairs[i];
-        const struct place      key = section_place(&tags.place, pair->key, pair->line);
-        char                    name[6 * NAME_BYTES_MAX];
-        char                    value[6 * NAME_BYTES_MAX];
-        size_t                  name_size;
-        size_t                  value_size;
-        int                     wrote;
+        const struct place key = section_place(&tags.place, pair->key, pair->line);
+        char name[6 * NAME_BYTES_MAX];
+        char value[6 * NAME_BYTES_MAX];
+        size_t name_size;
+        size_t value_size;
+        int wrote;
 
         if (!section_is_kind(draft, pair->value, NODE_TEXT, &key))
             return;
@@ -145,22 +146,22 @@ static void read_tags(const struct section *section, struct config_tenant *tenan
 static void read_allow(const struct section *section, struct config_tenant *tenant)
 {
     static const char *const fields[] = {
-        "priority",      "kv_transfer_params", "ec_transfer_params", "request_id", "session_id",
-        "vllm_xargs",    "prompt_embeds",      "chat_template",      "remote_urls"};
+        "priority",   "kv_transfer_params", "ec_transfer_params", "request_id", "session_id",
+        "vllm_xargs", "prompt_embeds",      "chat_template",      "remote_urls"};
     static const uint32_t bits[] = {
-        REFUSED_PRIORITY,   REFUSED_KV_TRANSFER_PARAMS, REFUSED_EC_TRANSFER_PARAMS,
-        REFUSED_REQUEST_ID, REFUSED_SESSION_ID,         REFUSED_VLLM_XARGS,
-        REFUSED_PROMPT_EMBEDS, REFUSED_CHAT_TEMPLATE,   REFUSED_REMOTE_MEDIA};
-    const int          count = sizeof(fields) / sizeof(fields[0]);
-    struct place       place;
+        REFUSED_PRIORITY,      REFUSED_KV_TRANSFER_PARAMS, REFUSED_EC_TRANSFER_PARAMS,
+        REFUSED_REQUEST_ID,    REFUSED_SESSION_ID,         REFUSED_VLLM_XARGS,
+        REFUSED_PROMPT_EMBEDS, REFUSED_CHAT_TEMPLATE,      REFUSED_REMOTE_MEDIA};
+    const int count = sizeof(fields) / sizeof(fields[0]);
+    struct place place;
     const struct node *list = section_find_list(section, "allow", 0, (uint32_t)count, &place);
 
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         const struct place item = section_item_place(&place, i, list->items[i]->line);
-        const int          field = section_read_choice(
+        const int field = section_read_choice(
             section->draft, list->items[i], &item, fields, count,
             "priority, kv_transfer_params, ec_transfer_params, request_id, session_id, vllm_xargs, "
-                     "prompt_embeds, chat_template or remote_urls");
+            "prompt_embeds, chat_template or remote_urls");
 
         if (field >= 0)
             tenant->allow |= bits[field];
@@ -168,7 +169,7 @@ static void read_allow(const struct section *section, struct config_tenant *tena
 }
 
 static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
-static uint8_t        secret[32]; /* of this process */
+static uint8_t secret[32]; /* of this process */
 
 static void make_secret(void)
 {
@@ -179,9 +180,9 @@ static void make_secret(void)
  * that replicas hold. */
 static void make_salt(struct config_tenant *tenant)
 {
-    uint8_t        text[sizeof(secret) + NAME_BYTES_MAX];
-    uint8_t        digest[HASH_SHA256_BYTES];
-    const size_t   size =
+    uint8_t text[sizeof(secret) + NAME_BYTES_MAX];
+    uint8_t digest[HASH_SHA256_BYTES];
+    const size_t size =
         tenant->name.size < NAME_BYTES_MAX ? tenant->name.size : (size_t)NAME_BYTES_MAX;
 
     (void)pthread_once(&secret_once, make_secret);
@@ -203,16 +204,17 @@ static void read_tenant(const struct section *section, uint32_t index, struct co
     if (section_find(section, "models", &place) == NULL)
         memset(&tenant->models, 0xff, sizeof(tenant->models));
     else
-        (void)section_mention_names(section, "models", CONFIG_MODELS_MAX, MENTION_TENANT_MODEL, index);
+        (void)section_mention_names(section, "models", CONFIG_MODELS_MAX, MENTION_TENANT_MODEL,
+                                    index);
 }
 
 void sections_read_tenants(const struct section *root)
 {
-    struct draft      *draft = root->draft;
-    struct config     *config = draft->config;
-    struct place       place;
+    struct draft *draft = root->draft;
+    struct config *config = draft->config;
+    struct place place;
     const struct node *node = section_find(root, "tenants", &place);
-    struct section     tenants;
+    struct section tenants;
 
     if (node == NULL)
         return;
@@ -226,8 +228,8 @@ void sections_read_tenants(const struct section *root)
     config->tenant_count = node->count;
     for (uint32_t i = 0; i < node->count; i++) {
         const struct node_pair *pair = &node->pairs[i];
-        const struct place      key = section_place(&tenants.place, pair->key, pair->line);
-        const struct section    tenant = section_open(draft, pair->value, key, "tenants.*");
+        const struct place key = section_place(&tenants.place, pair->key, pair->line);
+        const struct section tenant = section_open(draft, pair->value, key, "tenants.*");
 
         config->tenants[i].name = section_read_name(draft, pair->key, &key);
         read_tenant(&tenant, i, &config->tenants[i]);

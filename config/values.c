@@ -10,15 +10,15 @@
 
 struct unit {
     const char *name;
-    int64_t     times;
+    int64_t times;
 };
 
 /* A whole number and one of the units behind it. */
 static bool number_with_unit(struct span text, const struct unit *units, size_t unit_count,
                              int64_t *out_value)
 {
-    size_t      digits = 0;
-    int64_t     number;
+    size_t digits = 0;
+    int64_t number;
     struct span unit;
 
     while (digits < text.size && text.data[digits] >= '0' && text.data[digits] <= '9')
@@ -65,9 +65,9 @@ bool values_percent(struct span text, int64_t *out_percent)
 
 bool values_decimal(struct span text, int exponent, int64_t *out_value)
 {
-    size_t  whole = 0;
-    size_t  places = 0;
-    bool    point = false;
+    size_t whole = 0;
+    size_t places = 0;
+    bool point = false;
     int64_t value = 0;
 
     for (size_t i = 0; i < text.size; i++) {
@@ -90,7 +90,8 @@ bool values_decimal(struct span text, int exponent, int64_t *out_value)
                 return false; /* finer than the unit */
             continue;
         }
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, digit, &value))
             return false;
     }
     if (whole == 0 || (point && places == 0))
@@ -127,11 +128,11 @@ static int64_t days_since_1970(int64_t year, int64_t month, int64_t day)
 bool values_date(struct span text, int64_t *out_us)
 {
     static const int days_of_month[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    const int64_t    year = digits_at(text, 0, 4);
-    const int64_t    month = digits_at(text, 5, 2);
-    const int64_t    day = digits_at(text, 8, 2);
-    const bool       leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    int64_t          seconds = 0;
+    const int64_t year = digits_at(text, 0, 4);
+    const int64_t month = digits_at(text, 5, 2);
+    const int64_t day = digits_at(text, 8, 2);
+    const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    int64_t seconds = 0;
 
     if (year < 1970 || month < 1 || month > 12 || day < 1)
         return false;
@@ -159,7 +160,7 @@ bool values_date(struct span text, int64_t *out_us)
 
 static bool is_address(struct span host, int family)
 {
-    char    text[INET6_ADDRSTRLEN];
+    char text[INET6_ADDRSTRLEN];
     uint8_t address[sizeof(struct in6_addr)];
 
     if (host.size == 0 || host.size >= sizeof(text))
@@ -226,7 +227,7 @@ static bool read_port(struct span text, int64_t least, uint16_t *out_port)
 bool values_listen(struct span text, struct config_listen *out_listen)
 {
     struct config_listen listen = {.address = text};
-    struct span          port;
+    struct span port;
 
     if (text.size == 0 || !split_authority(text, &listen.host, &port))
         return false;
@@ -259,7 +260,7 @@ bool values_url(struct span text, struct config_replica *out_replica)
     struct span path;
     struct span host;
     struct span port_text;
-    uint16_t    port = 80;
+    uint16_t port = 80;
 
     if (!span_starts(text, SPAN("http://")))
         return false;

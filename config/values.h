@@ -33,8 +33,8 @@ MUST_CHECK bool values_listen(struct span text, struct config_listen *out_listen
 /* Does only this machine reach this host (127.x.x.x or ::1)? */
 bool values_is_loopback(struct span host);
 
-/* The parts of http://host[:port][/path]; spans borrow from text, base_path without trailing slashes
- * and without a trailing /v1. Sets host, port, host_header and base_path only. */
+/* The parts of http://host[:port][/path]; spans borrow from text, base_path without trailing
+ * slashes and without a trailing /v1. Sets host, port, host_header and base_path only. */
 MUST_CHECK bool values_url(struct span text, struct config_replica *out_replica);
 
 #endif

@@ -16,7 +16,7 @@
 
 struct arena_block {
     struct arena_block *older;
-    max_align_t         memory[]; /* what is handed out */
+    max_align_t memory[]; /* what is handed out */
 };
 
 /* What a block of BLOCK_BYTES has to hand out, with 16 bytes left for malloc's head. */
@@ -64,14 +64,14 @@ static char *add_block(struct arena *arena, size_t bytes)
 void *arena_take(struct arena *arena, size_t bytes)
 {
     const size_t rounded = round_up(bytes == 0 ? 1 : bytes);
-    char        *taken;
+    char *taken;
 
     if (rounded < bytes || rounded > arena->ceiling_bytes - arena->used_bytes)
         return NULL;
     if (rounded > (size_t)(arena->end - arena->next)) {
         /* A large piece gets a block of its own, and the rest of the newest one stays in use. */
         const bool large = rounded > BLOCK_ROOM / 4;
-        char      *memory = add_block(arena, large ? rounded : BLOCK_ROOM);
+        char *memory = add_block(arena, large ? rounded : BLOCK_ROOM);
 
         if (memory == NULL)
             return NULL;
@@ -109,9 +109,9 @@ struct span arena_copy(struct arena *arena, struct span text)
 
 struct span arena_format(struct arena *arena, const char *format, ...)
 {
-    char    small[256];
-    char   *text;
-    int     size;
+    char small[256];
+    char *text;
+    int size;
     va_list arguments;
 
     va_start(arguments, format);

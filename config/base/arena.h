@@ -15,11 +15,11 @@
 struct arena_block;
 
 struct arena {
-    struct arena_block *blocks;        /* newest first */
-    char               *next;          /* first free byte of the newest block */
-    char               *end;
-    size_t              used_bytes;    /* of all blocks, handed out */
-    size_t              ceiling_bytes; /* over it arena_take() returns NULL */
+    struct arena_block *blocks; /* newest first */
+    char *next;                 /* first free byte of the newest block */
+    char *end;
+    size_t used_bytes;    /* of all blocks, handed out */
+    size_t ceiling_bytes; /* over it arena_take() returns NULL */
 };
 
 /* Makes an empty arena. first/first_bytes: memory lent by the owner for as long as the arena lives
@@ -29,7 +29,7 @@ void arena_init(struct arena *arena, void *first, size_t first_bytes, size_t cei
 /* Frees every block that the arena took; lent memory stays the owner's. */
 void arena_fini(struct arena *arena);
 
-/* bytes of zeroed-or-not memory (not zeroed), aligned to 8. NULL at the ceiling or without memory. */
+/* bytes of memory, not zeroed, aligned to 8. NULL at the ceiling or without memory. */
 MUST_CHECK void *arena_take(struct arena *arena, size_t bytes);
 
 /* The same, zeroed. */

@@ -19,9 +19,9 @@ enum err {
 
 /* What the client is told of an err. Texts are static. */
 struct err_row {
-    const char *name;  /* lower case, for logs and metrics: "bad_json" is the code; name is unique */
-    int         status;
-    bool        retry; /* an answer that carries retry-after */
+    const char *name; /* lower case, for logs and metrics: "bad_json" is the code; name is unique */
+    int status;
+    bool retry; /* an answer that carries retry-after */
     const char *type;
     const char *code;
     const char *says;

@@ -17,8 +17,8 @@
 /* Fetching an algorithm takes locks and look-ups: once per process. The working context is one per
  * thread, freed when the thread ends. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t  context_key;
-static EVP_MD        *sha256;
+static pthread_key_t context_key;
+static EVP_MD *sha256;
 
 static void free_context(void *context)
 {

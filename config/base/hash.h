@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/base/hash.h: digests, and bytes nobody can guess (OpenSSL's libcrypto, in this file alone).
+/* config/base/hash.h: digests, and bytes nobody can guess (OpenSSL's libcrypto, in this file
+ * alone).
  *
  * For:       key digests (and later the journal's chain). */
 #ifndef CONFIG_BASE_HASH_H
@@ -18,7 +19,7 @@ bool hash_equal(const uint8_t *a, const uint8_t *b, size_t bytes);
 /* Random bytes from the kernel's generator; ends the process when it has none. */
 void hash_random(void *out, size_t bytes);
 
-/* 64 mixed bits of text (FNV-1a then a finaliser): for tables of our own names, not for attackers. */
+/* 64 mixed bits of text (FNV-1a, a finaliser): for tables of our own names, not for attackers. */
 uint64_t hash_text(struct span text);
 
 /* bytes as 2 * bytes lower-case hex digits and a NUL. */

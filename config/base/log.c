@@ -33,25 +33,26 @@
 #define STALL_MS 10
 
 struct stream {
-    pthread_mutex_t lock;             /* of filling, fill_bytes, dropped */
-    char            buffers[2][BUFFER_BYTES];
-    int             filling;          /* which buffer takes lines now */
-    size_t          fill_bytes;
-    uint64_t        dropped;          /* lines since the last that found room */
-    size_t          write_bytes;      /* in the other buffer; flush only */
-    size_t          written;          /* of write_bytes; flush only */
-    int             fd;               /* -1: nowhere; flush lock */
-    bool            pieces;           /* a pipe or terminal, which may make a writer wait */
+    pthread_mutex_t lock; /* of filling, fill_bytes, dropped */
+    char buffers[2][BUFFER_BYTES];
+    int filling; /* which buffer takes lines now */
+    size_t fill_bytes;
+    uint64_t dropped;   /* lines since the last that found room */
+    size_t write_bytes; /* in the other buffer; flush only */
+    size_t written;     /* of write_bytes; flush only */
+    int fd;             /* -1: nowhere; flush lock */
+    bool pieces;        /* a pipe or terminal, which may make a writer wait */
 };
 
-static struct stream events = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .pieces = true};
+static struct stream events = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .pieces = true};
 static struct stream accesses = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a stream's lock */
-static char           *access_path;                            /* flush_lock; NULL: not a file */
-static _Atomic int     lowest_level = LOG_INFO;
-static atomic_bool     access_wanted;
-static atomic_bool     access_readable;
+static char *access_path;                                      /* flush_lock; NULL: not a file */
+static _Atomic int lowest_level = LOG_INFO;
+static atomic_bool access_wanted;
+static atomic_bool access_readable;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -59,9 +60,9 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static size_t sequence_bytes(const unsigned char *text, size_t size)
 {
     const unsigned char lead = text[0];
-    size_t              bytes;
-    unsigned char       low = 0x80;
-    unsigned char       high = 0xbf;
+    size_t bytes;
+    unsigned char low = 0x80;
+    unsigned char high = 0xbf;
 
     if (lead < 0x80)
         return 1;
@@ -92,13 +93,13 @@ static size_t sequence_bytes(const unsigned char *text, size_t size)
 size_t log_escape(struct span text, char *out, size_t room)
 {
     static const char digits[] = "0123456789abcdef";
-    size_t            used = 0;
+    size_t used = 0;
 
     for (size_t at = 0; at < text.size;) {
         const unsigned char *byte = (const unsigned char *)text.data + at;
-        const size_t         bytes = sequence_bytes(byte, text.size - at);
-        char                 escape[8];
-        size_t               size;
+        const size_t bytes = sequence_bytes(byte, text.size - at);
+        char escape[8];
+        size_t size;
 
         if (bytes == 0) {
             memcpy(escape, "\\ufffd", size = 6); /* not UTF-8: the replacement character */
@@ -155,9 +156,9 @@ static size_t put(char *out, size_t size, size_t room, const char *text)
 static size_t put_time(char *out, size_t size, size_t room)
 {
     const int64_t now_us = clock_wall_us();
-    const time_t  seconds = (time_t)(now_us / 1000000);
-    struct tm     parts;
-    char          text[80];
+    const time_t seconds = (time_t)(now_us / 1000000);
+    struct tm parts;
+    char text[80];
 
     (void)gmtime_r(&seconds, &parts);
     (void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", parts.tm_year + 1900,
@@ -166,14 +167,16 @@ static size_t put_time(char *out, size_t size, size_t room)
     return put(out, size, room, text);
 }
 
-__attribute__((__format__(__printf__, 3, 0))) static void
-append_event(enum log_level level, const char *event, const char *format, va_list arguments)
+__attribute__((__format__(__printf__, 3, 0))) static void append_event(enum log_level level,
+                                                                       const char *event,
+                                                                       const char *format,
+                                                                       va_list arguments)
 {
-    char         message[MESSAGE_BYTES];
-    char         line[LINE_BYTES];
+    char message[MESSAGE_BYTES];
+    char line[LINE_BYTES];
     const size_t room = sizeof(line) - 3; /* "}\n behind the message always fit */
-    const bool   readable = isatty(events.fd) == 1;
-    size_t       size = 0;
+    const bool readable = isatty(events.fd) == 1;
+    size_t size = 0;
 
     if (vsnprintf(message, sizeof(message), format, arguments) < 0)
         message[0] = '\0';
@@ -237,7 +240,7 @@ static void direct_accesses(int fd)
 bool log_open(const char *access, enum log_level level)
 {
     char *path = NULL;
-    int   fd = -1;
+    int fd = -1;
 
     if (strcmp(access, "stdout") == 0) {
         fd = STDOUT_FILENO;
@@ -286,9 +289,9 @@ static bool write_rest(struct stream *stream)
     const char *buffer = stream->buffers[1 - stream->filling];
 
     while (stream->written < stream->write_bytes) {
-        size_t        piece = stream->write_bytes - stream->written;
+        size_t piece = stream->write_bytes - stream->written;
         struct pollfd wait = {.fd = stream->fd, .events = POLLOUT};
-        ssize_t       wrote;
+        ssize_t wrote;
 
         if (stream->fd < 0)
             break;
@@ -304,7 +307,8 @@ static bool write_rest(struct stream *stream)
         else if (errno == EAGAIN)
             return false;
         else if (errno != EINTR)
-            break; /* closed, or a full disk: these lines are lost, and there is nowhere to say so */
+            break; /* closed, or a full disk: these lines are lost, and there is nowhere to say so
+                    */
     }
     stream->write_bytes = 0;
     stream->written = 0;

@@ -4,9 +4,10 @@
  * For:       events of the process, and the access log.
  * Called by: every room.
  * Lines are put whole into a bounded buffer (1 MiB) under a short lock; log_flush(), called by the
- * journal's writer thread every few ms and at exit, writes them out. A full buffer drops lines and counts them; the
- * count is logged when there is room again. Control bytes of values are escaped. Secrets never get here: callers pass names.
- * On a terminal the form is readable, elsewhere one JSON object a line. */
+ * journal's writer thread every few ms and at exit, writes them out. A full buffer drops lines and
+ * counts them; the count is logged when there is room again. Control bytes of values are escaped.
+ * Secrets never get here: callers pass names. On a terminal the form is readable, elsewhere one
+ * JSON object a line. */
 #ifndef CONFIG_BASE_LOG_H
 #define CONFIG_BASE_LOG_H
 
@@ -21,7 +22,7 @@ MUST_CHECK bool log_open(const char *access, enum log_level level);
 /* Opens the access file again (after rotation, at SIGHUP). */
 void log_reopen(void);
 
-/* One event: {"time":…,"level":…,"event":"name",…}. message is formatted; events go to stderr. */
+/* One event: {"time":…,"level":…,"event":"name","message":…}; message is formatted. To stderr. */
 void log_event(enum log_level level, const char *event, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Is the access log on? Asked before a line is made. */
@@ -36,8 +37,8 @@ void log_access(struct span line);
 /* Writes out what has gathered. Any thread; one at a time writes. */
 void log_flush(void);
 
-/* Appends text to out as the inside of a JSON string (escaped); returns bytes written, never more than
- * room; cuts at room. */
+/* Appends text to out as the inside of a JSON string (escaped); returns bytes written, never more
+ * than room; cuts at room. */
 size_t log_escape(struct span text, char *out, size_t room);
 
 #endif

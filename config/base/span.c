@@ -32,10 +32,10 @@ static char lower(char byte)
 
 bool span_matches(struct span text, struct span pattern)
 {
-    size_t at = 0;           /* in text */
-    size_t part = 0;         /* in pattern */
-    size_t star = SIZE_MAX;  /* behind the last star met; SIZE_MAX: none yet */
-    size_t star_at = 0;      /* where in text that star's bytes end, so far */
+    size_t at = 0;          /* in text */
+    size_t part = 0;        /* in pattern */
+    size_t star = SIZE_MAX; /* behind the last star met; SIZE_MAX: none yet */
+    size_t star_at = 0;     /* where in text that star's bytes end, so far */
 
     while (at < text.size) {
         if (part < pattern.size && pattern.data[part] == '*') {

@@ -43,8 +43,8 @@ static inline struct span span_from(struct span text, size_t at)
 /* Reads a decimal number without sign of 1 to 19 digits that fits int64_t. */
 MUST_CHECK bool span_to_int64(struct span text, int64_t *out_value);
 
-/* Does text match pattern, in which * stands for any bytes (none too)? ASCII case is ignored. Linear in
- * practice: backtracks to the last star only. */
+/* Does text match pattern, in which * stands for any bytes (none too)? ASCII case is ignored.
+ * Linear in practice: backtracks to the last star only. */
 MUST_CHECK bool span_matches(struct span text, struct span pattern);
 
 #endif

@@ -20,7 +20,7 @@
 /* Bytes borrowed from somebody: not owned, not NUL-terminated. {NULL, 0} is "absent". */
 struct span {
     const char *data;
-    size_t      size;
+    size_t size;
 };
 
 /* What a client asks for. The table of kinds (gateway/ask.c) says which model server has it. */
@@ -54,8 +54,8 @@ enum usage_source { SOURCE_NONE, SOURCE_REPORTED, SOURCE_RUNNING, SOURCE_ESTIMAT
 /* Flags of a row, as bits. */
 enum usage_flag {
     FLAG_USAGE_SUSPECT = 1u << 0, /* the reply's numbers contradict each other */
-    FLAG_CLAMPED       = 1u << 1, /* the gateway wrote or lowered max_tokens */
-    FLAG_DECISION_CUT  = 1u << 2, /* texts of the row were cut to fit the slot */
+    FLAG_CLAMPED = 1u << 1,       /* the gateway wrote or lowered max_tokens */
+    FLAG_DECISION_CUT = 1u << 2,  /* texts of the row were cut to fit the slot */
 };
 
 /* How an exchange ended, as the row says it. */

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every C file here keeps to, and a machine can tell.
+
+For:       run (beside this file): the repository must have no violation, and the planted files under
+           selftest/ exactly those that they mark.
+Knows not: compilers.
+"""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+# Data moves one way: a file includes from its own room and from lower ones, never from a sibling.
+LEVEL = {"config/base": 0, "config": 1, "meter": 2, "cache": 2, "router": 2, "gateway": 3,
+         "tests": 4, "bench": 4}
+# Across folders only a door is included; tests look behind doors.
+DOORS = {"config/config.h", "meter/meter.h", "cache/cache.h", "router/router.h"}
+# Each library is known by one file (bench and tests stand outside the house).
+LIBRARIES = {
+    "nghttp2/": ("gateway/h2.c", "tests/", "bench/"),
+    "openssl/": ("config/base/hash.c",),
+    "event2/": ("gateway/", "tests/", "bench/"),
+    "event.h": (),
+    "jansson.h": ("gateway/admin.c", "tests/"),
+    "yaml.h": ("config/reader.c",),
+    "zlib.h": ("gateway/unzip.c", "tests/"),
+    "hiredis/": (),
+    "sqlite3.h": (),
+    "cmocka.h": ("tests/unit/",),
+}
+# Tested in microseconds, fuzzed without a socket: no I/O, no clock.
+PURE = ["gateway/scan", "gateway/ask", "gateway/sse", "router/classify", "router/policy",
+        "router/balance", "router/queue", "router/window", "router/latency", "router/health",
+        "cache/key", "cache/freshness", "cache/prefix", "meter/price", "meter/tokens",
+        "meter/limit", "meter/budget", "config/base/span", "config/base/err"]
+C_LIBRARY = {"assert.h", "ctype.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h",
+             "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
+             "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "strings.h", "pthread.h"}
+BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|alloca|strtok)\s*\(")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+COLUMNS = 100
+
+
+def room_of(path):
+    """The room that a file belongs to; None outside of the house."""
+    if path.startswith("config/base/"):
+        return "config/base"
+    room = path.split("/")[0]
+    return room if room in LEVEL and "/" in path else None
+
+
+def without_comments_and_texts(source):
+    """The same lines with comments, strings and characters blanked out."""
+    token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+    return token.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
+
+
+def check_head(path, lines):
+    if not lines or lines[0] != "/* SPDX-License-Identifier: Apache-2.0 */":
+        yield 1, "spdx", "expected the SPDX line first"
+    head = "\n".join(lines[1:40]).split("*/")[0]
+    if not head.startswith(f"/* {path}: "):
+        yield 2, "head", f"expected a head comment that begins '/* {path}: '"
+    elif room_of(path) != "tests" and " For:" not in head:
+        yield 2, "head", "expected the head comment to say what the file is for ('For:')"
+
+
+def check_arrow(path, number, included):
+    """A quoted include: which way does it point?"""
+    own, other = room_of(path), room_of(included)
+    if "/" not in included or other is None or own is None:
+        return
+    if path.startswith("tests/fake/") and not included.startswith("tests/fake/"):
+        yield number, "arrow", "the simulated server knows nothing of the house"
+    if other == own or own == "tests":
+        return
+    if LEVEL[other] >= LEVEL[own]:
+        yield number, "arrow", f"{own} does not include from {other}"
+    elif other != "config/base" and included not in DOORS:
+        yield number, "door", f"{included} is not the door of {other}"
+
+
+def check_library(path, number, included):
+    for library, allowed in LIBRARIES.items():
+        if included.startswith(library) and not any(path.startswith(file) for file in allowed):
+            known = ", ".join(allowed) or "no file"
+            yield number, "library", f"<{included}> is known by {known} alone"
+
+
+def check_pure(path, number, quote, included):
+    if path.rsplit(".", 1)[0] not in PURE:
+        return
+    if quote == "<" and included not in C_LIBRARY:
+        yield number, "pure", f"a pure file does not include <{included}>"
+    if quote == '"' and included in ("config/base/clock.h", "config/base/log.h"):
+        yield number, "pure", f"a pure file does not include {included}"
+
+
+def check_lines(path, lines):
+    formatted = True
+    for number, line in enumerate(lines, 1):
+        if "clang-format off" in line:
+            formatted = False
+        if "clang-format on" in line:
+            formatted = True
+        if formatted and len(line) > COLUMNS:
+            yield number, "columns", f"expected at most {COLUMNS} columns, got {len(line)}"
+        if "\t" in line:
+            yield number, "columns", "expected spaces, got a tab"
+        if line != line.rstrip():
+            yield number, "columns", "expected nothing behind the line's end"
+
+
+def check_file(root, path):
+    """(line, rule, what is wrong) of one file, in no order."""
+    source = (root / path).read_text(encoding="utf-8")
+    lines = source.split("\n")
+    yield from check_head(path, lines)
+    yield from check_lines(path, lines)
+    for number, line in enumerate(lines, 1):
+        include = INCLUDE.match(line)
+        if include:
+            quote, included = include.groups()
+            if quote == '"':
+                yield from check_arrow(path, number, included)
+            else:
+                yield from check_library(path, number, included)
+            yield from check_pure(path, number, quote, included)
+    for number, line in enumerate(without_comments_and_texts(source).split("\n"), 1):
+        call = BANNED.search(line)
+        if call:
+            yield number, "banned", f"{call.group(1)}() is not called here"
+
+
+def c_files(root):
+    for path in sorted(root.rglob("*.[ch]")):
+        relative = path.relative_to(root).as_posix()
+        if room_of(relative) and not relative.startswith("tests/lint/selftest/") and \
+                "node_modules" not in relative:
+            yield relative
+
+
+def check_tree(root):
+    """Every violation as (path, line, rule, what is wrong)."""
+    return [(path, *found) for path in c_files(root) for found in check_file(root, path)]
+
+
+def marked(root):
+    """What the planted files say is wrong in them: a line that ends in /* lint: RULE */."""
+    marks = set()
+    for path in c_files(root):
+        for number, line in enumerate((root / path).read_text().split("\n"), 1):
+            for rule in re.findall(r"lint: (\w+)", line):
+                marks.add((path, number, rule))
+    return marks
+
+
+RULES = ["spdx", "head", "arrow", "door", "library", "pure", "banned", "columns"]
+
+
+def main():
+    passed = failed = 0
+    violations = check_tree(ROOT)
+    for rule in RULES:
+        broken = [found for found in violations if found[2] == rule]
+        for path, number, _, what in broken:
+            print(f"{path}:{number}: {what} [{rule}]")
+        passed, failed = (passed, failed + 1) if broken else (passed + 1, failed)
+    planted = HERE / "selftest"
+    found = {violation[:3] for violation in check_tree(planted)}
+    for path, number, rule in sorted(found ^ marked(planted)):
+        print(f"selftest: {path}:{number}: [{rule}] is not both planted and found")
+    for rule in RULES:
+        good = any(violation[2] == rule for violation in found) and found == marked(planted)
+        passed, failed = (passed + 1, failed) if good else (passed, failed + 1)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
