@@ -640,7 +640,7 @@ void conn_set_deadline(struct conn *conn)
         at_ns = moved_ns < whole_ns ? moved_ns : whole_ns;
     } else if (conn->exchange)
         return; /* the exchange has its own; what is filed fires once and finds nothing */
-    else if (conn->in.size || conn->protocol == CONN_UNKNOWN)
+    else if (conn->in.size)
         at_ns = in_ms(conn, conn->head_began_ns, config->timeouts_head_ms);
     else
         at_ns = in_ms(conn, conn->head_began_ns, config->timeouts_idle_h1_ms);

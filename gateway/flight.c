@@ -56,6 +56,9 @@ void chunk_frame(struct chunk *chunk)
 
 void flight_join(struct flight *flight, struct rider *rider)
 {
+    assert(rider->cursor == NULL || flight->last == NULL);
+    if (rider->cursor) /* what was fed to it before comes first */
+        flight->last = rider->last;
     rider->flight = flight;
     rider->next = flight->riders;
     flight->riders = rider;

@@ -28,8 +28,7 @@ static int cmd_serve(int argc, char **argv)
             return 2;
         }
     }
-    const enum err err = path ? config_load(path, &config, &problems)
-                              : config_load_text("(embedded)", config_default_text(), &config, &problems);
+    const enum err err = config_load(path, &config, &problems);
     if (problems.text)
         fputs(problems.text, stderr);
     config_problems_free(&problems);

@@ -106,88 +106,22 @@ static void arm_wheel(struct worker *worker, uint64_t tick)
     event_add(worker->wheel_event, &wait);
 }
 
-static void file_deadline(struct worker *worker, struct deadline *deadline)
+/* Has the loop wake up for the first bucket in use, if it does not already. */
+static void arm_for(struct worker *worker, uint64_t tick)
 {
-    struct wheel *wheel = &worker->wheel;
-    uint64_t tick = deadline->at_ns / WHEEL_TICK_NS + 1;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-    if (tick >= wheel->tick + WHEEL_BUCKETS)
-        tick = wheel->tick + WHEEL_BUCKETS - 1;
-    const size_t bucket = tick % WHEEL_BUCKETS;
-    deadline->filed_tick = tick;
-    deadline->next = wheel->buckets[bucket];
-    deadline->link = &wheel->buckets[bucket];
-    if (deadline->next)
-        deadline->next->link = &deadline->next;
-    wheel->buckets[bucket] = deadline;
-    wheel->used[bucket / 64] |= UINT64_C(1) << (bucket % 64);
-    if (worker->wheel_armed_tick == 0 || tick < worker->wheel_armed_tick)
+    if (tick && (worker->wheel_armed_tick == 0 || tick < worker->wheel_armed_tick))
         arm_wheel(worker, tick);
-}
-
-void deadline_clear(struct worker *worker, struct deadline *deadline)
-{
-    (void)worker; /* its bucket may stay marked as used: the wheel looks, finds nothing and goes on */
-    if (deadline->link == NULL)
-        return;
-    *deadline->link = deadline->next;
-    if (deadline->next)
-        deadline->next->link = deadline->link;
-    deadline->link = NULL;
 }
 
 void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns)
 {
-    deadline->at_ns = at_ns;
-    if (deadline->link && deadline->filed_tick <= at_ns / WHEEL_TICK_NS + 1)
-        return; /* later than filed: the bucket will file it again */
-    deadline_clear(worker, deadline);
-    file_deadline(worker, deadline);
+    arm_for(worker, wheel_set(&worker->wheel, deadline, at_ns));
 }
 
-static uint64_t next_used_tick(const struct wheel *wheel)
+void deadline_clear(struct worker *worker, struct deadline *deadline)
 {
-    for (uint64_t step = 0; step < WHEEL_BUCKETS;) {
-        const size_t   bucket = (wheel->tick + step) % WHEEL_BUCKETS;
-        const uint64_t bits = wheel->used[bucket / 64] >> (bucket % 64);
-        if (bits)
-            return wheel->tick + step + (uint64_t)__builtin_ctzll(bits);
-        step += 64 - bucket % 64;
-    }
-    return 0;
-}
-
-static void turn_wheel(struct worker *worker)
-{
-    struct wheel *wheel = &worker->wheel;
-    const uint64_t now_tick = worker->now_ns / WHEEL_TICK_NS;
-    while (wheel->tick <= now_tick) {
-        const uint64_t tick = next_used_tick(wheel);
-        if (tick == 0 || tick > now_tick) {
-            wheel->tick = now_tick + 1;
-            break;
-        }
-        const size_t bucket = tick % WHEEL_BUCKETS;
-        struct deadline *list = wheel->buckets[bucket];
-        wheel->buckets[bucket] = NULL;
-        wheel->used[bucket / 64] &= ~(UINT64_C(1) << (bucket % 64));
-        wheel->tick = tick + 1;
-        if (list)
-            list->link = &list;
-        while (list) {
-            struct deadline *deadline = list;
-            deadline_clear(worker, deadline);
-            if (deadline->at_ns <= worker->now_ns)
-                deadline->due(deadline);
-            else
-                file_deadline(worker, deadline);
-        }
-    }
-    const uint64_t next = next_used_tick(wheel);
-    worker->wheel_armed_tick = 0;
-    if (next)
-        arm_wheel(worker, next);
+    (void)worker;
+    wheel_clear(deadline);
 }
 
 static void wheel_due(evutil_socket_t fd, short what, void *argument)
@@ -196,7 +130,9 @@ static void wheel_due(evutil_socket_t fd, short what, void *argument)
     (void)fd;
     (void)what;
     worker->now_ns = clock_now_ns();
-    turn_wheel(worker);
+    worker->wheel_armed_tick = 0;
+    wheel_turn(&worker->wheel, worker->now_ns);
+    arm_for(worker, wheel_next(&worker->wheel));
 }
 
 /* ---- time ---- */
@@ -399,7 +335,7 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     if (!worker->base || !worker->scratch || !worker->out || !worker->head || mailbox_init(&worker->mailbox) != OK)
         return false;
     read_clock(worker);
-    worker->wheel.tick = worker->now_ns / WHEEL_TICK_NS;
+    wheel_init(&worker->wheel, worker->now_ns);
     worker->wheel_event = evtimer_new(worker->base, wheel_due, worker);
     worker->accept_pause = evtimer_new(worker->base, resume_accepting, worker);
     worker->mailbox_event =
@@ -482,10 +418,7 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
     struct config *config = NULL;
     enum err err;
     pthread_mutex_lock(&reload_lock);
-    if (server->config_path)
-        err = config_load(server->config_path, &config, out_problems);
-    else
-        err = config_load_text("(embedded)", config_default_text(), &config, out_problems);
+    err = config_load(server->config_path, &config, out_problems);
     if (err == OK)
         err = router_adopt(config, clock_now_ns());
     if (err == OK)

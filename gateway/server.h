@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "gateway/h1.h"
 #include "gateway/mailbox.h"
+#include "gateway/wheel.h"
 #include "meter/meter.h"
 
 /* Something that wants to run in this turn. Embedded in its owner. Late ones run when no other is left: so
@@ -28,23 +29,6 @@ struct wake {
 
 struct wake_queue {
     struct wake *first, *last;
-};
-
-/* Something that must happen by a moment; lazily: see deadline_set(). Embedded in its owner. */
-struct deadline {
-    struct deadline *next, **link; /* in its bucket; link NULL when not set */
-    uint64_t         at_ns;        /* when it is really due */
-    uint64_t         filed_tick;   /* under which tick it is filed: not after at_ns */
-    void (*due)(struct deadline *deadline);
-};
-
-#define WHEEL_BUCKETS 4096
-#define WHEEL_TICK_NS (UINT64_C(10) * NS_PER_MS)
-
-struct wheel {
-    struct deadline *buckets[WHEEL_BUCKETS];
-    uint64_t         used[WHEEL_BUCKETS / 64];
-    uint64_t         tick; /* the next bucket to look at, as now_ns / WHEEL_TICK_NS */
 };
 
 /* Something closed that is to be freed at the end of the turn. Embedded in its owner. */
