@@ -71,7 +71,7 @@ struct ticket {
     uint64_t entered_ns;
     uint64_t granted_ns;
     int64_t work; /* set by the owner: estimated tokens of this ask, part of the replica's
-                        * outstanding work while granted */
+                   * outstanding work while granted */
     enum ticket_state state;
     atomic_bool handing; /* granted() runs or is about to; router_return() waits for its end */
     /* Called, with no lock held, when a waiting ticket is granted by another's call (perhaps on
