@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "config/base/clock.h"
-
 /* The only place that changes the state; what a state begins with is set here. */
 static void move_to(struct health *health, enum replica_health state, uint64_t now_ns)
 {
@@ -42,7 +40,7 @@ static void go_out(struct health *health, const struct health_rules *rules, uint
 
 static void count_in_window(struct health *health, bool failed, uint64_t now_ns)
 {
-    uint64_t second = now_ns / NS_PER_S;
+    uint64_t second = now_ns / HEALTH_SECOND_NS;
     struct health_second *slot = &health->window[second % HEALTH_WINDOW_S];
 
     if (slot->second != second)
@@ -53,7 +51,7 @@ static void count_in_window(struct health *health, bool failed, uint64_t now_ns)
 
 static bool fails_too_often(const struct health *health, uint64_t now_ns)
 {
-    uint64_t second = now_ns / NS_PER_S;
+    uint64_t second = now_ns / HEALTH_SECOND_NS;
     uint64_t attempts = 0, failed = 0;
 
     for (size_t i = 0; i < HEALTH_WINDOW_S; i++) {

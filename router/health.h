@@ -19,13 +19,13 @@
 #ifndef ROUTER_HEALTH_H
 #define ROUTER_HEALTH_H
 
-#include "config/base/clock.h"
 #include "router/router.h"
 
 #define HEALTH_WINDOW_S 10
 #define HEALTH_WINDOW_LEAST 20   /* attempts before a rate says anything */
 #define HEALTH_FAILED_PERCENT 85 /* over it: out */
-#define HEALTH_RAMP_NS (UINT64_C(10) * NS_PER_S)
+#define HEALTH_SECOND_NS UINT64_C(1000000000)
+#define HEALTH_RAMP_NS (10 * HEALTH_SECOND_NS)
 #define HEALTH_LONGEST_TIMES 10 /* a stay outside is at most this many times out_for */
 
 /* What happened in one second. */

@@ -16,10 +16,10 @@
 
 #include "router/health.h"
 
-#define SECOND NS_PER_S
+#define SECOND HEALTH_SECOND_NS
 
 static const struct health_rules rules = {
-    .out_after = 2, .out_for_ns = 30 * NS_PER_S, .may_go_out = true};
+    .out_after = 2, .out_for_ns = 30 * HEALTH_SECOND_NS, .may_go_out = true};
 
 /* A replica that two strikes took out at now_ns. */
 static struct health taken_out(uint64_t now_ns)
