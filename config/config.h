@@ -44,7 +44,7 @@ struct config_listen {
 struct config_replica {
     struct span name;
     struct span url;  /* as written, for /replicas */
-    struct span host; /* name or address, no brackets */
+    struct span host; /* name or address, no brackets; NUL-terminated */
     uint16_t port;
     struct span host_header; /* what goes into Host: */
     struct span base_path;   /* "" or "/x", no trailing slash, without a trailing /v1 */

@@ -84,6 +84,8 @@ static void read_url(const struct section *section, struct config_replica *repli
         problems_add(draft->problems, &place, "expected http://; https comes with TLS");
     else if (!values_url(replica->url, replica))
         problems_add(draft->problems, &place, "expected http://host:port or http://host:port/path");
+    else if ((replica->host = arena_copy(draft->arena, replica->host)).data == NULL)
+        draft->out_of_memory = true; /* a text of its own: name look-ups want it to end */
 }
 
 static void read_replica(const struct section *section, const struct config_model *model,
