@@ -57,6 +57,16 @@ MUST_CHECK static inline bool buffer_keep(struct buffer *buffer, struct span res
     return buffer_append(buffer, rest);
 }
 
+/* text with a NUL behind it, for calls that want one; false: it has no room, or holds a NUL itself. */
+MUST_CHECK static inline bool span_to_text(struct span text, char *out, size_t room)
+{
+    if (text.size >= room || memchr(text.data, '\0', text.size))
+        return false;
+    memcpy(out, text.data, text.size);
+    out[text.size] = '\0';
+    return true;
+}
+
 /* A text under way, in memory of a known size. */
 struct text {
     char *start, *at, *end;

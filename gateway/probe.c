@@ -15,9 +15,11 @@
 
 #include "config/base/clock.h"
 #include "config/base/log.h"
+#include "gateway/buffer.h"
 #include "router/router.h"
 
 #define CHECKS_MAX 256
+#define HOST_BYTES_MAX 256
 #define ROUND_MS_MIN 1000
 
 /* One question under way. */
@@ -41,10 +43,10 @@ static int begin_connect(const struct config_replica *replica)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *addresses = NULL;
-    char port[8];
+    char port[8], host[HOST_BYTES_MAX];
     int fd = -1;
     snprintf(port, sizeof port, "%u", replica->port);
-    if (getaddrinfo(replica->host.data, port, &hints, &addresses) != 0)
+    if (!span_to_text(replica->host, host, sizeof host) || getaddrinfo(host, port, &hints, &addresses) != 0)
         return -1;
     for (struct addrinfo *at = addresses; at && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -19,7 +19,7 @@ static bool client_takes(const struct exchange *x, struct span coding)
     while (left.size) {
         const char *comma = memchr(left.data, ',', left.size);
         struct span item = {left.data, comma ? (size_t)(comma - left.data) : left.size};
-        left = comma ? span_from(left, item.size + 1) : (struct span){NULL, 0};
+        left = span_from(left, comma ? item.size + 1 : left.size);
         while (item.size && (item.data[0] == ' ' || item.data[0] == '\t'))
             item = span_from(item, 1);
         if (item.size < coding.size || !span_equal_nocase((struct span){item.data, coding.size}, coding))
@@ -28,7 +28,8 @@ static bool client_takes(const struct exchange *x, struct span coding)
         if (rest.size == 0 || rest.data[0] == ' ' || rest.data[0] == '\t')
             return true;
         if (rest.data[0] == ';')
-            return memmem(rest.data, rest.size, "q=0", 3) == NULL || memmem(rest.data, rest.size, "q=0.", 4) != NULL;
+            return memmem(rest.data, rest.size, "q=0", 3) == NULL ||
+                   memmem(rest.data, rest.size, "q=0.", 4) != NULL;
     }
     return false;
 }

@@ -20,6 +20,7 @@
 
 #define READS_PER_TURN 8
 #define INTERIMS_MAX 8
+#define HOST_BYTES_MAX 256
 #define KEPT_LINKS_MAX 1024
 #define ANSWER_HEAD_BYTES 65536u
 #define IDLE_CHECK_SLACK_NS (200 * NS_PER_MS)
@@ -349,16 +350,19 @@ static bool connect_to(struct attempt *attempt, const struct sockaddr *address, 
 /* host as an address; false: it is a name. */
 static bool parse_address(const struct config_replica *replica, struct sockaddr_storage *out, socklen_t *out_size)
 {
+    char host[HOST_BYTES_MAX];
     memset(out, 0, sizeof *out);
+    if (!span_to_text(replica->host, host, sizeof host))
+        return false;
     struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
-    if (inet_pton(AF_INET, replica->host.data, &four->sin_addr) == 1) {
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
         four->sin_family = AF_INET;
         four->sin_port = htons(replica->port);
         *out_size = sizeof *four;
         return true;
     }
-    if (inet_pton(AF_INET6, replica->host.data, &six->sin6_addr) == 1) {
+    if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
         six->sin6_family = AF_INET6;
         six->sin6_port = htons(replica->port);
         *out_size = sizeof *six;
@@ -406,7 +410,9 @@ static enum err look_up_name(struct attempt *attempt)
 {
     struct worker *worker = attempt->worker;
     struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
-    char port[8];
+    char port[8], host[HOST_BYTES_MAX];
+    if (!span_to_text(attempt->replica->host, host, sizeof host))
+        return ERR_NO_REPLICA;
     if (worker->dns == NULL)
         worker->dns = evdns_base_new(worker->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
                                                        EVDNS_BASE_DISABLE_WHEN_INACTIVE);
@@ -420,7 +426,7 @@ static enum err look_up_name(struct attempt *attempt)
     resolve->base = worker->dns;
     attempt->resolve = resolve;
     evutil_snprintf(port, sizeof port, "%u", attempt->replica->port);
-    evdns_getaddrinfo(worker->dns, attempt->replica->host.data, port, &hints, resolved, resolve);
+    evdns_getaddrinfo(worker->dns, host, port, &hints, resolved, resolve);
     return OK;
 }
 

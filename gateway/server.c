@@ -17,6 +17,7 @@
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
+#include "gateway/buffer.h"
 #include "gateway/conn.h"
 #include "gateway/probe.h"
 #include "gateway/replica.h"
@@ -93,6 +94,27 @@ void server_bury(struct worker *worker, struct grave *grave)
     worker->graves = grave;
 }
 
+/* ---- time ---- */
+
+static void read_clock(struct worker *worker)
+{
+    worker->now_ns = clock_now_ns();
+    worker->wall_us = clock_wall_us();
+}
+
+const char *server_date(struct worker *worker)
+{
+    const int64_t second = worker->wall_us / 1000000;
+    if (second != worker->date_second) {
+        const time_t time = (time_t)second;
+        struct tm parts;
+        gmtime_r(&time, &parts);
+        strftime(worker->date, sizeof worker->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        worker->date_second = second;
+    }
+    return worker->date;
+}
+
 /* ---- deadlines ---- */
 
 static void arm_wheel(struct worker *worker, uint64_t tick)
@@ -135,27 +157,6 @@ static void wheel_due(evutil_socket_t fd, short what, void *argument)
     arm_for(worker, wheel_next(&worker->wheel));
 }
 
-/* ---- time ---- */
-
-static void read_clock(struct worker *worker)
-{
-    worker->now_ns = clock_now_ns();
-    worker->wall_us = clock_wall_us();
-}
-
-const char *server_date(struct worker *worker)
-{
-    const int64_t second = worker->wall_us / 1000000;
-    if (second != worker->date_second) {
-        const time_t time = (time_t)second;
-        struct tm parts;
-        gmtime_r(&time, &parts);
-        strftime(worker->date, sizeof worker->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-        worker->date_second = second;
-    }
-    return worker->date;
-}
-
 /* ---- listeners ---- */
 
 static void resume_accepting(evutil_socket_t fd, short what, void *argument)
@@ -193,6 +194,7 @@ static void accept_ready(evutil_socket_t fd, short what, void *argument)
 {
     struct listener *listener = argument;
     (void)what;
+    read_clock(listener->worker); /* the loop may have slept long since the last turn */
     for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
         struct sockaddr_storage from;
         socklen_t size = sizeof from;
@@ -214,10 +216,8 @@ static bool listen_address(const struct config_listen *listen, struct sockaddr_s
 {
     char host[64];
     memset(out, 0, sizeof *out);
-    if (listen->host.size >= sizeof host)
+    if (!span_to_text(listen->host, host, sizeof host))
         return false;
-    memcpy(host, listen->host.data, listen->host.size);
-    host[listen->host.size] = '\0';
     struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
     if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
@@ -413,6 +413,13 @@ static void tell_workers(struct server *server, struct config *config)
     }
 }
 
+static bool open_log(const struct config *config)
+{
+    char access[4096];
+    return span_to_text(config->log_access, access, sizeof access) &&
+           log_open(access, (enum log_level)config->log_level);
+}
+
 enum err server_reload(struct server *server, struct config_problems *out_problems)
 {
     struct config *config = NULL;
@@ -423,7 +430,7 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
         err = router_adopt(config, clock_now_ns());
     if (err == OK)
         err = meter_adopt(config);
-    if (err == OK && !log_open(config->log_access.data, (enum log_level)config->log_level))
+    if (err == OK && !open_log(config))
         log_event(LOG_WARN, "log_not_opened", "the access log stays where it was");
     if (err == OK) {
         probe_adopt(config);
@@ -562,7 +569,7 @@ int server_run(struct config *config, const char *config_path)
     server->started_ns = clock_now_ns();
     server->worker_count = config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;
     server->workers = calloc(server->worker_count, sizeof *server->workers);
-    if (!log_open(config->log_access.data, (enum log_level)config->log_level)) {
+    if (!open_log(config)) {
         log_event(LOG_ERROR, "log_not_opened", "%.*s", (int)config->log_access.size, config->log_access.data);
         goto out;
     }

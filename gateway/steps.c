@@ -430,7 +430,7 @@ static enum err send_attempt(struct exchange *x)
     };
     x->replica = x->ticket.config_replica;
     if (x->sent_ns == 0) {
-        x->sent_ns = x->worker->now_ns;
+        x->sent_ns = clock_now_ns(); /* not the turn's: what we cost lies within one turn */
         x->sent_us = x->worker->wall_us;
     }
     meter_route(x->slot, &route);
