@@ -4,15 +4,25 @@
  * For:       counts events and tokens (`w0 w1 ...`, as the simulated model server writes them),
  *            finds usage, [DONE],
  *            error events and send times, so that every answer can be judged.
- * Called by: load_h1.c, load_h2.c (also part of build/soak).
+ * Called by: load_client.c, load_h1.c, load_h2.c (also part of build/soak).        (zlib)
  * Knows not: HTTP framing, sockets. */
 #include "bench/load_answer.h"
 
 #include <stdlib.h>
 #include <strings.h>
 
+static void stop_inflating(struct answer *answer)
+{
+    if (answer->inflate == NULL)
+        return;
+    inflateEnd(answer->inflate);
+    free(answer->inflate);
+    answer->inflate = NULL;
+}
+
 void answer_begin(struct answer *answer)
 {
+    stop_inflating(answer);
     struct buffer rest = answer->rest;
     struct histogram *delivery = answer->delivery;
 
@@ -23,6 +33,7 @@ void answer_begin(struct answer *answer)
 
 void answer_fini(struct answer *answer)
 {
+    stop_inflating(answer);
     buffer_fini(&answer->rest);
 }
 
@@ -43,6 +54,8 @@ void answer_take_field(struct answer *answer, struct text name, struct text valu
 {
     if (name_is(name, TEXT("content-type")))
         answer->streamed = value.bytes >= 17 && strncasecmp(value.at, "text/event-stream", 17) == 0;
+    else if (name_is(name, TEXT("content-encoding")))
+        answer->encoded = name_is(value, TEXT("gzip"));
     else if (name_is(name, TEXT("x-tollgate-model")))
         copy_value(answer->model, sizeof answer->model, value);
     else if (name_is(name, TEXT("x-tollgate-replica")))
@@ -164,9 +177,8 @@ static size_t read_lines(struct answer *answer, const char *bytes, size_t count,
     return (size_t)(at - bytes);
 }
 
-void answer_take_body(struct answer *answer, const char *bytes, size_t count, uint64_t now_ns)
+static void take_plain(struct answer *answer, const char *bytes, size_t count, uint64_t now_ns)
 {
-    answer->body_bytes += count;
     if (!answer->streamed) {
         buffer_add(&answer->rest, bytes, count);
     } else if (answer->rest.count == 0) {
@@ -174,9 +186,41 @@ void answer_take_body(struct answer *answer, const char *bytes, size_t count, ui
         buffer_add(&answer->rest, bytes + used, count - used);
     } else {
         buffer_add(&answer->rest, bytes, count);
-        buffer_drop(&answer->rest,
-                    read_lines(answer, answer->rest.bytes, answer->rest.count, now_ns));
+        size_t used = read_lines(answer, answer->rest.bytes, answer->rest.count, now_ns);
+        buffer_drop(&answer->rest, used);
     }
+}
+
+static void take_encoded(struct answer *answer, const char *bytes, size_t count, uint64_t now_ns)
+{
+    char plain[16384];
+
+    if (answer->inflate == NULL) {
+        answer->inflate = calloc(1, sizeof *answer->inflate);
+        if (answer->inflate == NULL || inflateInit2(answer->inflate, 15 + 16) != Z_OK)
+            abort();
+    }
+    answer->inflate->next_in = (unsigned char *)(uintptr_t)bytes;
+    answer->inflate->avail_in = (unsigned)count;
+    do {
+        answer->inflate->next_out = (unsigned char *)plain;
+        answer->inflate->avail_out = sizeof plain;
+        int result = inflate(answer->inflate, Z_SYNC_FLUSH);
+        if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
+            answer->broken = true;
+            return;
+        }
+        take_plain(answer, plain, sizeof plain - answer->inflate->avail_out, now_ns);
+    } while (answer->inflate->avail_out == 0);
+}
+
+void answer_take_body(struct answer *answer, const char *bytes, size_t count, uint64_t now_ns)
+{
+    answer->body_bytes += count;
+    if (answer->encoded)
+        take_encoded(answer, bytes, count, now_ns);
+    else
+        take_plain(answer, bytes, count, now_ns);
 }
 
 void answer_end(struct answer *answer)
@@ -189,7 +233,7 @@ void answer_end(struct answer *answer)
     }
     if (rest->count == 0)
         return;
-    answer->broken = rest->bytes[0] != '{' || rest->bytes[rest->count - 1] != '}';
+    answer->broken = answer->broken || rest->bytes[0] != '{' || rest->bytes[rest->count - 1] != '}';
     read_contents(answer, rest->bytes, rest->bytes + rest->count, 0);
     read_usage(answer, rest->bytes, rest->bytes + rest->count);
 }

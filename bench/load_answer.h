@@ -9,6 +9,8 @@
 #ifndef LOAD_ANSWER_H
 #define LOAD_ANSWER_H
 
+#include <zlib.h>
+
 #include "bench/load_buffer.h"
 #include "bench/load_histogram.h"
 
@@ -29,6 +31,8 @@ struct answer {
     char model[96];             /* x-tollgate-model */
     char replica[96];           /* x-tollgate-replica */
     struct histogram *delivery; /* takes the age of stamped events; NULL: not wanted */
+    bool encoded;               /* content-encoding: gzip; unpacked while it comes */
+    z_stream *inflate;          /* NULL when not encoded; owned */
     struct buffer rest;         /* an event that has come in part; a whole body that is no stream */
 };
 
@@ -39,7 +43,7 @@ void answer_fini(struct answer *answer);
 /* One header field; names in any case. */
 void answer_take_field(struct answer *answer, struct text name, struct text value);
 
-/* Body bytes, any piece of them. now_ns: CLOCK_MONOTONIC, when they came. */
+/* Body bytes as they came, any piece of them. now_ns: CLOCK_MONOTONIC, when they came. */
 void answer_take_body(struct answer *answer, const char *bytes, size_t count, uint64_t now_ns);
 
 /* The body has come whole: reads one that is no stream. */

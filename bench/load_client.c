@@ -164,11 +164,14 @@ static void flush_dirty(struct client *client)
     }
 }
 
-static void link_read(struct link *link)
+/* Reads what is there. An edge is reported once: with `to_end` the server has closed, and its end
+ * is read, too. */
+static void link_read(struct link *link, bool to_end)
 {
     while (link->fd >= 0 && !link->lost) {
         if (link->h2 == NULL && link->call != NULL && link->call->paused) {
             link->unread = true;
+            link->unread_end = link->unread_end || to_end;
             return;
         }
         ssize_t count = recv(link->fd, arrival, sizeof arrival, 0);
@@ -186,7 +189,7 @@ static void link_read(struct link *link)
         else if (!h2_take(link, arrival, (size_t)count))
             link_break(link);
         link_mark_dirty(link);
-        if ((size_t)count < sizeof arrival)
+        if ((size_t)count < sizeof arrival && !to_end)
             return;
     }
 }
@@ -196,7 +199,7 @@ static void link_event(struct link *link, uint32_t events)
     if (link->fd < 0 || link->lost)
         return;
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-        link_read(link);
+        link_read(link, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
     if (events & (EPOLLERR | EPOLLHUP))
         link_break(link);
     else if ((events & EPOLLOUT) && (link->out.count > 0 || link->h2 != NULL))
@@ -373,7 +376,7 @@ void call_pause(struct call *call, bool paused)
         link_mark_dirty(link);
     } else if (link->unread) {
         link->unread = false;
-        link_read(link);
+        link_read(link, link->unread_end);
     }
 }
 

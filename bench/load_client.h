@@ -83,6 +83,7 @@ struct link {
     bool dirty;       /* in the list of those that have something to send */
     bool lost;        /* in the list of those whose program must hear of it */
     bool unread;      /* bytes were left in the socket while paused */
+    bool unread_end;  /* and the server has closed behind them */
     unsigned running; /* calls under way */
     struct link *next_dirty;
     struct link *next_lost;

@@ -70,22 +70,22 @@ static const struct {
     const char *openai_type;
     const char *openai_code;     /* NULL: null */
 } statuses[] = {
-    {200, "OK",                   "",                "",             NULL},
-    {400, "Bad Request",          "BadRequestError",          INVALID,        NULL},
-    {401, "Unauthorized",         "Unauthorized",             INVALID,        "invalid_api_key"},
-    {403, "Forbidden",            "Forbidden",                INVALID,        NULL},
-    {404, "Not Found",            "NotFoundError",            INVALID,        "model_not_found"},
-    {405, "Method Not Allowed",   "Method Not Allowed",       INVALID,        NULL},
-    {408, "Request Timeout",      "RequestTimeout",           "timeout",      NULL},
-    {409, "Conflict",             "Conflict",                 INVALID,        NULL},
-    {413, "Payload Too Large",    "Payload Too Large",        INVALID,        NULL},
-    {422, "Unprocessable Entity", "UnprocessableEntityError", INVALID,        NULL},
-    {429, "Too Many Requests",    "RateLimitError",           "requests",     "rate_limit_exceeded"},
-    {500, "Internal Server Error", "InternalServerError",      "server_error", NULL},
-    {501, "Not Implemented",      "NotImplementedError",      "server_error", NULL},
-    {502, "Bad Gateway",          "BadGatewayError",          "server_error", NULL},
-    {503, "Service Unavailable",  "ServiceUnavailableError",  "server_error", NULL},
-    {504, "Gateway Timeout",      "GatewayTimeoutError",      "server_error", NULL},
+    {200, "OK",                   "",                         "",            NULL},
+    {400, "Bad Request",          "BadRequestError",          INVALID,       NULL},
+    {401, "Unauthorized",         "Unauthorized",             INVALID,       "invalid_api_key"},
+    {403, "Forbidden",            "Forbidden",                INVALID,       NULL},
+    {404, "Not Found",            "NotFoundError",            INVALID,       "model_not_found"},
+    {405, "Method Not Allowed",   "Method Not Allowed",       INVALID,       NULL},
+    {408, "Request Timeout",      "RequestTimeout",           "timeout",     NULL},
+    {409, "Conflict",             "Conflict",                 INVALID,       NULL},
+    {413, "Payload Too Large",    "Payload Too Large",        INVALID,       NULL},
+    {422, "Unprocessable Entity", "UnprocessableEntityError", INVALID,       NULL},
+    {429, "Too Many Requests",    "RateLimitError",           "requests",    "rate_limit_exceeded"},
+    {500, "Internal Server Error","InternalServerError",      "server_error",NULL},
+    {501, "Not Implemented",      "NotImplementedError",      "server_error",NULL},
+    {502, "Bad Gateway",          "BadGatewayError",          "server_error",NULL},
+    {503, "Service Unavailable",  "ServiceUnavailableError",  "server_error",NULL},
+    {504, "Gateway Timeout",      "GatewayTimeoutError",      "server_error",NULL},
 };
 #undef INVALID
 /* clang-format on */
