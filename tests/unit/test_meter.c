@@ -192,6 +192,10 @@ static void what_the_estimator_learned_outlives_snapshots(void **state)
     meter_close(meter);
 }
 
+/* Many events an exchange, so that most kills fall into the middle of publishing one. */
+#define EVENTS 300
+#define KILLS 24
+
 /* What a child that is to be killed tells its parent. */
 struct progress {
     _Atomic uint64_t settled; /* exchanges 1 … settled were settled */
@@ -222,12 +226,13 @@ static void live_until_killed(struct progress *progress)
         while (!(slot = meter_admit(meter, &opening)))
             sched_yield();
         meter_route(slot, &(struct meter_route){.model = {id, 32}, .attempts = 1});
-        for (int64_t event = 1; event <= 20; event++) {
+        for (int64_t event = 1; event < EVENTS; event++) {
             const struct usage usage = usage_of(number, event);
             meter_publish(slot, &usage, SOURCE_RUNNING, number * event);
         }
-        const struct meter_ending ending = {
-            .usage = usage_of(number, 21), .source = SOURCE_REPORTED, .bytes_out = number * 21};
+        const struct meter_ending ending = {.usage = usage_of(number, EVENTS),
+                                            .source = SOURCE_REPORTED,
+                                            .bytes_out = number * EVENTS};
         meter_settle(meter, slot, &ending);
         atomic_store(&progress->settled, (uint64_t)number);
     }
@@ -312,7 +317,7 @@ static void killed_at_any_instant_nothing_settled_is_lost_and_nothing_is_torn(vo
         mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(progress != MAP_FAILED);
 
-    for (uint64_t round = 0; round < 8; round++) {
+    for (uint64_t round = 0; round < KILLS; round++) {
         char command[160];
         int status = 0;
         atomic_store(&progress->settled, 0);
@@ -321,12 +326,12 @@ static void killed_at_any_instant_nothing_settled_is_lost_and_nothing_is_torn(vo
         if (child == 0)
             live_until_killed(progress);
         uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
-        while (atomic_load(&progress->settled) < 500 + 777 * round && clock_now_ns() < until_ns)
+        while (atomic_load(&progress->settled) < 100 + 77 * round && clock_now_ns() < until_ns)
             sched_yield();
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        assert_true(atomic_load(&progress->settled) >= 500);
+        assert_true(atomic_load(&progress->settled) >= 100);
 
         check_after_a_kill(atomic_load(&progress->settled));
         snprintf(command, sizeof(command), "rm -rf '%s'/*", home);
