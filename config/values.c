@@ -27,8 +27,12 @@ static bool number_with_unit(struct span text, const struct unit *units, size_t 
         return false;
     unit = span_from(text, digits);
     for (size_t i = 0; i < unit_count; i++)
-        if (span_equal(unit, span_of(units[i].name)))
-            return !__builtin_mul_overflow(number, units[i].times, out_value);
+        if (span_equal(unit, span_of(units[i].name))) {
+            if (__builtin_mul_overflow(number, units[i].times, &number))
+                return false;
+            *out_value = number;
+            return true;
+        }
     return false;
 }
 
