@@ -8,6 +8,12 @@
 
 #include <string.h>
 
+/* Workers read the clock once a turn, so that one's now may lie a little before another's. */
+static uint64_t time_since(uint64_t then_ns, uint64_t now_ns)
+{
+    return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 /* The only place that changes the state; what a state begins with is set here. */
 static void move_to(struct health *health, enum replica_health state, uint64_t now_ns)
 {
@@ -25,9 +31,9 @@ static void move_to(struct health *health, enum replica_health state, uint64_t n
 static void go_out(struct health *health, const struct health_rules *rules, uint64_t now_ns)
 {
     uint64_t last_stay_ns = health->out_until_ns - health->out_since_ns;
-    bool soon =
-        health->times_out > 0 && (health->state == REPLICA_PROBATION ||
-                                  now_ns - health->back_since_ns < HEALTH_RAMP_NS + last_stay_ns);
+    bool soon = health->times_out > 0 &&
+                (health->state == REPLICA_PROBATION ||
+                 time_since(health->back_since_ns, now_ns) < HEALTH_RAMP_NS + last_stay_ns);
 
     if (!soon)
         health->times_out = 1;
@@ -131,7 +137,7 @@ void health_recall(struct health *health)
 
 uint32_t health_slots(const struct health *health, uint32_t slots, uint64_t now_ns)
 {
-    uint64_t back_ns = now_ns - health->back_since_ns;
+    uint64_t back_ns = time_since(health->back_since_ns, now_ns);
 
     if (health->state == REPLICA_OUT)
         return 0;
