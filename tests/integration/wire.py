@@ -30,6 +30,12 @@ HEAD_BYTES = 1 << 20
 CANCEL = 8
 
 
+# After a GOAWAY the streams up to its last id go on (RFC 9113 section 6.8); the library would close them all.
+h2.connection.H2ConnectionStateMachine._transitions[
+    (h2.connection.ConnectionState.CLIENT_OPEN, h2.connection.ConnectionInputs.RECV_GOAWAY)] = (
+        None, h2.connection.ConnectionState.CLIENT_OPEN)
+
+
 class WireError(Exception):
     """The peer sent something that is not HTTP."""
 
