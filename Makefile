@@ -8,7 +8,7 @@
 #   make unit | integration | cases | sdk | fuzz-regress | lint     one suite of make test
 #   make sanitize    units and integration under ThreadSanitizer, after the same under ASan and UBSan
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
-#   make soak | bench | bare | format | install | clean
+#   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
 # Variables: CC=gcc or clang, LTO=1, V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
 
@@ -107,7 +107,7 @@ $(eval $(call FLAVOUR,$(COVER),$(CLANG),cover))
 -include $(shell find build -name '*.d' 2>/dev/null)
 
 # Which flags this compiler knows; .flags stands for the .harden, .harden-link and .libs beside it.
-build/%.flags: deploy/flags $(if $(filter run,$(MAKECMDGOALS)),| deps)
+build/%.flags: deploy/flags $(if $(filter run,$(MAKECMDGOALS)),| deps)$(if $(filter bench,$(MAKECMDGOALS)),| deps-bench)
 	@mkdir -p $(@D)
 	@deploy/flags $* $(@:.flags=)
 
@@ -152,7 +152,9 @@ clean:
 
 .PHONY: test unit integration cases sdk fuzz fuzz-regress sanitize soak lint bench bare cover
 suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
+suites_fake         := $(PYTHON) tests/fake/test_fake.py build/fake
 suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
+suites_selftest     := $(PYTHON) tests/cases/selftest.py
 suites_cases        := $(PYTHON) tests/cases/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_sdk          := $(PYTHON) tests/sdk/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_fuzz_regress := tests/run_fuzz_regress $(call fuzz_programs,$(FUZZ))
@@ -178,8 +180,10 @@ lint: build/$(COMPILER).flags build/$(notdir $(CLANG)).flags build/generated/def
 
 test: all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call fuzz_programs,$(FUZZ)) \
       build/$(notdir $(CLANG)).flags
-	@tests/run "unit: $(suites_unit)" "integration: $(suites_integration)" "cases: $(suites_cases)" \
-	    "sdk: $(suites_sdk)" "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
+	@tests/run "unit: $(suites_unit)" "simulated server: $(suites_fake)" \
+	    "integration: $(suites_integration)" "case runner: $(suites_selftest)" \
+	    "cases: $(suites_cases)" "sdk: $(suites_sdk)" \
+	    "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
 
 # ThreadSanitizer is not for one worker: the tests read WORKERS.
 sanitize: test $(PROGRAMS:%=$(TSAN)/bin/%) $(call unit_programs,$(TSAN))
@@ -193,11 +197,11 @@ fuzz: $(call fuzz_programs,$(FUZZ))
 cover: $(call fuzz_programs,$(COVER))
 	@tests/run_cover $^
 
-soak: all
-	@tests/soak/run $(SOAK)
+soak: all $(PROGRAMS:%=$(ASAN)/bin/%) $(PROGRAMS:%=$(TSAN)/bin/%)
+	@CC='$(CC)' PYTHON='$(PYTHON)' tests/soak/run $(SOAK)
 
-bench: all
-	@QUICK='$(QUICK)' bench/run
+bench: deps-bench all
+	@QUICK='$(QUICK)' $(PYTHON) bench/run.py
 
 bare:
 	@tests/bare/run

@@ -26,7 +26,7 @@ LIBRARIES = {
     "event.h": (),
     "jansson.h": ("gateway/admin.c", "tests/"),
     "yaml.h": ("config/reader.c",),
-    "zlib.h": ("gateway/unzip.c", "tests/"),
+    "zlib.h": ("gateway/unzip.c", "tests/", "bench/"),
     "hiredis/": (),
     "sqlite3.h": (),
     "cmocka.h": ("tests/unit/",),
@@ -38,7 +38,8 @@ PURE = ["gateway/scan", "gateway/ask", "gateway/sse", "router/classify", "router
         "meter/limit", "meter/budget", "config/base/span", "config/base/err"]
 C_LIBRARY = {"assert.h", "ctype.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h",
              "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
-             "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "strings.h", "pthread.h"}
+             "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "strings.h", "pthread.h",
+             "sys/uio.h"}  # struct iovec is a pair, no I/O
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|alloca|strtok)\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 COLUMNS = 100
@@ -95,7 +96,7 @@ def check_pure(path, number, quote, included):
         return
     if quote == "<" and included not in C_LIBRARY:
         yield number, "pure", f"a pure file does not include <{included}>"
-    if quote == '"' and included in ("config/base/clock.h", "config/base/log.h"):
+    if quote == '"' and included == "config/base/clock.h":
         yield number, "pure", f"a pure file does not include {included}"
 
 
