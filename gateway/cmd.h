@@ -8,7 +8,8 @@
 #ifndef GATEWAY_CMD_H
 #define GATEWAY_CMD_H
 
-/* tollgate check FILE [--json]: is the file a configuration? Prints every problem. argv[0] is "check". */
+/* tollgate check FILE [--json]: is the file a configuration? Prints every problem. argv[0] is
+ * "check". */
 int cmd_check(int argc, char **argv);
 
 /* tollgate explain [KEY] [--json]: what keys of the configuration mean. */

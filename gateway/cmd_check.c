@@ -17,10 +17,10 @@ static void print_json(bool ok, const struct config_problems *problems)
 
     (void)printf("{\"ok\":%s,\"problems\":[", ok ? "true" : "false");
     for (size_t i = 0; i < problems->count; i++) {
-        const char  *end = strchr(line, '\n');
-        char         escaped[4096];
-        const size_t size = log_escape((struct span){line, (size_t)(end - line)}, escaped,
-                                       sizeof(escaped));
+        const char *end = strchr(line, '\n');
+        char escaped[4096];
+        const size_t size =
+            log_escape((struct span){line, (size_t)(end - line)}, escaped, sizeof(escaped));
 
         (void)printf("%s\"%.*s\"", i > 0 ? "," : "", (int)size, escaped);
         line = end + 1;
@@ -30,11 +30,11 @@ static void print_json(bool ok, const struct config_problems *problems)
 
 int cmd_check(int argc, char **argv)
 {
-    const char            *path = NULL;
-    bool                   json = false;
-    struct config         *config = NULL;
+    const char *path = NULL;
+    bool json = false;
+    struct config *config = NULL;
     struct config_problems problems;
-    bool                   ok;
+    bool ok;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {

@@ -12,7 +12,7 @@
 int cmd_explain(int argc, char **argv)
 {
     const char *key = NULL;
-    bool        json = false;
+    bool json = false;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {

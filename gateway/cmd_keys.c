@@ -30,8 +30,8 @@ static void print_new_key(const char *id, bool json)
 {
     uint8_t secret[SECRET_BYTES];
     uint8_t digest[HASH_SHA256_BYTES];
-    char    hex[2 * HASH_SHA256_BYTES + 1];
-    char    key[sizeof("tg-") + sizeof(hex)];
+    char hex[2 * HASH_SHA256_BYTES + 1];
+    char key[sizeof("tg-") + sizeof(hex)];
 
     hash_random(secret, sizeof(secret));
     hash_hex(secret, sizeof(secret), hex);
@@ -52,7 +52,7 @@ static void print_new_key(const char *id, bool json)
 int cmd_keys(int argc, char **argv)
 {
     const char *id = "key";
-    bool        json = false;
+    bool json = false;
 
     if (argc < 2 || strcmp(argv[1], "new") != 0)
         return usage();
