@@ -22,8 +22,8 @@ struct sse {
 /* Size of the first event at the front of bytes, its blank line included; 0: not whole yet, call
  * again with the same bytes and more behind them. A lone blank line counts as an (empty) event.
  * Lines end in LF, CR or CRLF; an event whose blank line ends in CR at the very end of bytes is
- * whole (a following LF goes to the front of the next event's bytes, and may be all that is left at the end).
- * Searches each byte once. */
+ * whole (a following LF goes to the front of the next event's bytes, and may be all that is left at
+ * the end of a stream). Searches each byte once. */
 size_t sse_next(struct sse *sse, struct span bytes);
 
 /* The data of an event: its data lines joined with LF. One line: points into event; several: joined

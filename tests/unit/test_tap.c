@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/unit/test_tap.c: usage, errors and shape of a reply, read in passing.
+ *
+ * Promises: 1. A document says the same whatever way its bytes were cut.
+ *           2. Usage counts at the top level only; zero is a value, null is none; numbers that
+ * cannot be are flagged and never negative.
+ *           3. Cutting usage out leaves the document without that member, and nothing else changed.
+ *           4. The last running total wins, field by field; choices are summed, the prompt is not.
+ *           5. Classes are disjoint and sum up to what was reported. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "gateway/tap.h"
+
+static struct tap tap_in_one(struct span text)
+{
+    struct tap tap;
+
+    tap_init(&tap);
+    tap_feed(&tap, text);
+    return tap;
+}
+
+static void assert_numbers_equal(const struct tap_numbers *a, const struct tap_numbers *b)
+{
+    assert_int_equal(a->prompt, b->prompt);
+    assert_int_equal(a->completion, b->completion);
+    assert_int_equal(a->total, b->total);
+    assert_int_equal(a->cached, b->cached);
+    assert_int_equal(a->cache_write, b->cache_write);
+    assert_int_equal(a->reasoning, b->reasoning);
+    assert_int_equal(a->suspect, b->suspect);
+}
+
+static void assert_results_equal(const struct tap *a, const struct tap *b)
+{
+    assert_int_equal(tap_whole(a), tap_whole(b));
+    assert_int_equal(a->has_usage, b->has_usage);
+    assert_numbers_equal(&a->numbers, &b->numbers);
+    assert_int_equal(a->usage_at, b->usage_at);
+    assert_int_equal(a->usage_end, b->usage_end);
+    assert_int_equal(a->has_error, b->has_error);
+    assert_int_equal(a->has_choices, b->has_choices);
+    assert_int_equal(a->plain, b->plain);
+    assert_int_equal(a->choices, b->choices);
+    assert_int_equal(a->choice_index, b->choice_index);
+    assert_int_equal(a->finished, b->finished);
+    assert_int_equal(a->text_bytes, b->text_bytes);
+}
+
+static const char *const documents[] = {
+    "{\"id\":\"c\",\"choices\":[{\"index\":1,\"delta\":{\"content\":\"caf\xc3\xa9 "
+    "\\u00e9\\n\\\"\"},"
+    "\"finish_reason\":null}],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":2,"
+    "\"total_tokens\":22,\"prompt_tokens_details\":{\"cached_tokens\":16},"
+    "\"completion_tokens_details\":{\"reasoning_tokens\":1}},\"x\":[1,-0.5e+3,true,false,{}]}",
+    "{\"us\\u0061ge\" : { \"prompt_tokens\" : 1 } , \"choices\" : [ ] }",
+    "{\"usage\":null,\"error\":{\"message\":\"boom\",\"code\":500}}",
+    "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"hi\",\"tool_calls\":[{\"function\":"
+    "{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"stop\"}],\"usage\":{}}",
+    "{\"data\":[{\"index\":0,\"embedding\":[0.1,-2E-5,0]},{}],\"usage\":{\"prompt_tokens\":0,"
+    "\"total_tokens\":0}}",
+    " [ \"a\\\\\" , { \"usage\" : { \"prompt_tokens\" : 5 } } ] ",
+    "\"text\"",
+    "-12.5e3",
+    "null",
+};
+
+static void a_document_says_the_same_however_cut(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
+        const struct span text = span_of(documents[i]);
+        const struct tap whole = tap_in_one(text);
+        struct tap dripped;
+
+        assert_true(tap_whole(&whole));
+        for (size_t at = 0; at <= text.size; at++) {
+            struct tap parted;
+
+            tap_init(&parted);
+            tap_feed(&parted, (struct span){text.data, at});
+            if (at < text.size && text.data[0] != '-')
+                assert_true(text.data[at] == ' ' || !tap_whole(&parted));
+            tap_feed(&parted, span_from(text, at));
+            assert_results_equal(&parted, &whole);
+        }
+        tap_init(&dripped);
+        for (size_t at = 0; at < text.size; at++) {
+            const char byte = text.data[at]; /* at another address each time */
+
+            tap_feed(&dripped, (struct span){&byte, 1});
+        }
+        assert_results_equal(&dripped, &whole);
+    }
+}
+
+static void an_event_tells_all_it_has(void **state)
+{
+    (void)state;
+    const struct tap tap = tap_in_one(span_of(documents[0]));
+
+    assert_true(tap.has_usage);
+    assert_int_equal(tap.numbers.prompt, 20);
+    assert_int_equal(tap.numbers.completion, 2);
+    assert_int_equal(tap.numbers.total, 22);
+    assert_int_equal(tap.numbers.cached, 16);
+    assert_int_equal(tap.numbers.cache_write, -1);
+    assert_int_equal(tap.numbers.reasoning, 1);
+    assert_false(tap.numbers.suspect);
+    assert_true(tap.has_choices);
+    assert_int_equal(tap.choices, 1);
+    assert_int_equal(tap.choice_index, 1);
+    assert_false(tap.finished);
+    assert_false(tap.plain);
+    assert_false(tap.has_error);
+    assert_int_equal(tap.text_bytes, 6 + 6 + 2 + 2);
+}
+
+static void text_of_every_kind_is_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } cases[] = {
+        {"{\"choices\":[{\"text\":\"abc\"}]}", 3},
+        {"{\"choices\":[{\"delta\":{\"content\":\"a\",\"reasoning\":\"bc\",\"refusal\":\"d\"}}]}",
+         4},
+        {"{\"choices\":[{\"delta\":{\"reasoning_content\":\"abc\"}},{\"text\":\"d\"}]}", 4},
+        {"{\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"f\","
+         "\"arguments\":\"{\\\"a\\\":1}\"}}]}}]}",
+         9},
+        {"{\"choices\":[{\"delta\":{\"function_call\":{\"arguments\":\"ab\"}}}]}", 2},
+        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":null}}]}", 0},
+        {"{\"content\":\"abc\",\"text\":\"d\",\"delta\":{\"content\":\"e\"}}", 0},
+        {"{\"choices\":{\"text\":\"abc\"}}", 0},
+        {"{\"choices\":[[{\"text\":\"abc\"}]]}", 0},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_in_one(span_of(cases[i].text));
+
+        assert_true(tap_whole(&tap));
+        assert_int_equal(tap.text_bytes, cases[i].bytes);
+    }
+}
+
+static void errors_and_endings_are_seen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool error, finished;
+    } cases[] = {
+        {"{\"error\":{}}", true, false},
+        {"{\"error\":\"Unauthorized\"}", true, false},
+        {"{\"error\":500}", true, false},
+        {"{\"error\":[]}", true, false},
+        {"{\"error\":true}", true, false},
+        {"{\"error\":null}", false, false},
+        {"{\"error\":false}", false, false},
+        {"{\"x\":{\"error\":1}}", false, false},
+        {"{\"choices\":[{\"finish_reason\":\"length\"},{\"finish_reason\":null}]}", false, true},
+        {"{\"choices\":[{\"finish_reason\":null}]}", false, false},
+        {"{\"choices\":[{\"error\":1}]}", false, false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_in_one(span_of(cases[i].text));
+
+        assert_int_equal(tap.has_error, cases[i].error);
+        assert_int_equal(tap.finished, cases[i].finished);
+    }
+}
+
+static void usage_counts_at_the_top_level_only(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "{\"x\":{\"usage\":{\"prompt_tokens\":5}}}",
+        "[{\"usage\":{\"prompt_tokens\":5}}]",
+        "{\"choices\":[{\"usage\":{\"prompt_tokens\":5}}]}",
+        "{\"usage\":null}",
+        "{\"usage\":[{\"prompt_tokens\":5}]}",
+        "{\"usage\":7,\"prompt_tokens\":5}",
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_in_one(span_of(cases[i]));
+
+        assert_true(tap_whole(&tap));
+        assert_false(tap.has_usage);
+        assert_int_equal(tap.numbers.prompt, -1);
+    }
+}
+
+static void numbers_that_cannot_be_are_flagged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *usage;
+        int64_t prompt;
+        bool suspect;
+    } cases[] = {
+        {"{\"prompt_tokens\":0}", 0, false},
+        {"{\"prompt_tokens\":2147483648}", 2147483648, false},
+        {"{\"prompt_tokens\":9007199254740992}", INT64_C(1) << 53, false},
+        {"{\"prompt_tokens\":9007199254740993}", -1, true},
+        {"{\"prompt_tokens\":18446744073709551617}", -1, true},
+        {"{\"prompt_tokens\":-5}", 0, true},
+        {"{\"prompt_tokens\":-9007199254740993}", -1, true},
+        {"{\"prompt_tokens\":5.5}", 5, true},
+        {"{\"prompt_tokens\":5e1}", 5, true},
+        {"{\"prompt_tokens\":\"5\"}", -1, true},
+        {"{\"prompt_tokens\":true}", -1, true},
+        {"{\"prompt_tokens\":[5]}", -1, true},
+        {"{\"prompt_tokens\":null}", -1, false},
+        {"{\"prompt_tokens\":5,\"prompt_tokens\":6}", 6, false},
+        {"{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":7}", 5, true},
+        {"{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}", 5, false},
+        {"{\"prompt_tokens\":5,\"prompt_tokens_details\":null}", 5, false},
+        {"{\"prompt_tokens\":5,\"prompt_tokens_details\":{\"prompt_tokens\":9}}", 5, false},
+        {"{\"input_tokens\":5,\"cache_read_input_tokens\":3,\"cache_creation_input_tokens\":2}", 10,
+         false},
+        {"{\"input_tokens\":5,\"input_tokens_details\":{\"cached_tokens\":3}}", 5, false},
+        {"{\"prompt_tokens\":1},\"usage\":{\"prompt_tokens\":2}", 2, true},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[256];
+
+        snprintf(text, sizeof(text), "{\"usage\":%s}", cases[i].usage);
+
+        const struct tap tap = tap_in_one(span_of(text));
+
+        assert_true(tap_whole(&tap));
+        assert_true(tap.has_usage);
+        if (tap.numbers.prompt != cases[i].prompt || tap.numbers.suspect != cases[i].suspect)
+            fail_msg("%s: %lld %d", text, (long long)tap.numbers.prompt, tap.numbers.suspect);
+    }
+}
+
+static void what_is_not_json_is_broken(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "",         " ",         "{",           "[1",     "[1,]",      "{\"a\":1,}", "{\"a\"}",
+        "{\"a\":}", "{a:1}",     "{1:1}",       "[1}",    "{\"a\":1]", "]",          "[] []",
+        "01",       "-",         "-a",          "1.",     "1.e1",      "1e",         "1e+",
+        "1ea",      "+1",        ".5",          "tru",    "trux",      "nul",        "nulll",
+        "\"a",      "\"\\x\"",   "\"\\u12g4\"", "\"\\",   "\"a\nb\"",  "\"\\u00",    "{,}",
+        "[,1]",     "{\"a\" 1}", "[1 2]",       "[DONE]", "x",         "\"a\"b",
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_in_one(span_of(cases[i]));
+        struct tap dripped;
+
+        if (tap_whole(&tap))
+            fail_msg("accepted: %s", cases[i]);
+        tap_init(&dripped);
+        for (const char *at = cases[i]; *at != '\0'; at++)
+            tap_feed(&dripped, (struct span){at, 1});
+        assert_int_equal(dripped.broken, tap.broken);
+    }
+}
+
+static void what_was_read_before_a_break_stays(void **state)
+{
+    (void)state;
+    struct tap tap = tap_in_one(SPAN("{\"usage\":{\"prompt_tokens\":5},\"x\":}"));
+
+    assert_true(tap.broken);
+    tap_feed(&tap, SPAN("\"usage\":{\"prompt_tokens\":6}"));
+    assert_int_equal(tap.numbers.prompt, 5);
+}
+
+static void depth_is_bounded(void **state)
+{
+    (void)state;
+    char text[2 * TAP_DEPTH_MAX + 2];
+
+    memset(text, '[', TAP_DEPTH_MAX + 1);
+    memset(text + TAP_DEPTH_MAX + 1, ']', TAP_DEPTH_MAX + 1);
+
+    const struct tap deep = tap_in_one((struct span){text + 1, 2 * TAP_DEPTH_MAX});
+    const struct tap too_deep = tap_in_one(SPAN(text));
+
+    assert_true(tap_whole(&deep));
+    assert_true(too_deep.broken);
+}
+
+static void keys_that_are_nearly_known_are_not(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "{\"usag\":{\"prompt_tokens\":5}}",
+        "{\"usage \":{\"prompt_tokens\":5}}",
+        "{\"u\\nsage\":{\"prompt_tokens\":5}}",
+        "{\"us\\u0161ge\":{\"prompt_tokens\":5}}",
+        "{\"a_key_that_is_longer_than_any_known_one_\\u0061\":{\"prompt_tokens\":5}}",
+        "{\"\":{\"prompt_tokens\":5}}",
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_in_one(span_of(cases[i]));
+
+        assert_true(tap_whole(&tap));
+        assert_false(tap.has_usage);
+    }
+}
+
+/* ---- cutting ---- */
+
+static void cutting_usage_leaves_the_rest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *left;
+    } cases[] = {
+        {"{\"a\":1,\"usage\":{\"prompt_tokens\":5},\"b\":2}", "{\"a\":1,\"b\":2}"},
+        {"{\"usage\":{},\"b\":2}", "{\"b\":2}"},
+        {"{\"a\":1,\"usage\":{}}", "{\"a\":1}"},
+        {"{\"usage\":{}}", "{}"},
+        {"{ \"usage\" : { } , \"b\" : 2 }", "{  \"b\" : 2 }"},
+        {"{ \"a\" : 1 , \"usage\" : { } }", "{ \"a\" : 1  }"},
+        {"{\"a\":1,\"usage\":null,\"b\":2}", "{\"a\":1,\"b\":2}"},
+        {"{\"a\":1,\"usage\":[1,{}],\"b\":2}", "{\"a\":1,\"b\":2}"},
+        {"{\"a\":1,\"usage\":12,\"b\":2}", "{\"a\":1,\"b\":2}"},
+        {"{\"usage\":12}", "{}"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct span text = span_of(cases[i].text);
+        const struct tap tap = tap_in_one(text);
+        char left[128];
+        size_t size = tap.usage_at;
+
+        memcpy(left, text.data, tap.usage_at);
+        memcpy(left + size, text.data + tap.usage_end, text.size - tap.usage_end);
+        size += text.size - tap.usage_end;
+        left[size] = '\0';
+        assert_string_equal(left, cases[i].left);
+
+        json_t *expected = json_loads(cases[i].text, 0, NULL);
+        json_t *actual = json_loads(left, 0, NULL);
+
+        json_object_del(expected, "usage");
+        assert_true(json_equal(actual, expected));
+        json_decref(expected);
+        json_decref(actual);
+    }
+}
+
+static void without_usage_there_is_nothing_to_cut(void **state)
+{
+    (void)state;
+    const struct tap tap = tap_in_one(SPAN("{\"a\":{\"usage\":{}},\"b\":[]}"));
+
+    assert_int_equal(tap.usage_at, 0);
+    assert_int_equal(tap.usage_end, 0);
+}
+
+/* ---- the tally ---- */
+
+/* Adds documents, up to a NULL, to a new tally. */
+static struct tally tally_of(const char *const texts[])
+{
+    struct tally tally;
+
+    tally_init(&tally);
+    for (size_t i = 0; texts[i] != NULL; i++) {
+        const struct tap tap = tap_in_one(span_of(texts[i]));
+
+        assert_true(tap_whole(&tap));
+        tally_add(&tally, &tap);
+    }
+    return tally;
+}
+
+static void assert_usage(const struct tally *tally, enum usage_source source, struct usage expected,
+                         bool suspect)
+{
+    struct usage usage;
+    uint32_t flags = FLAG_CLAMPED;
+
+    assert_int_equal(tally_usage(tally, &usage, &flags), source);
+    assert_int_equal(usage.input, expected.input);
+    assert_int_equal(usage.cached_input, expected.cached_input);
+    assert_int_equal(usage.cache_write, expected.cache_write);
+    assert_int_equal(usage.output, expected.output);
+    assert_int_equal(usage.reasoning, expected.reasoning);
+    assert_int_equal(flags, FLAG_CLAMPED | (suspect ? (uint32_t)FLAG_USAGE_SUSPECT : 0u));
+}
+
+#define RUNNING(index, prompt, completion)                                                         \
+    "{\"choices\":[{\"index\":" #index ",\"delta\":{\"content\":\"ab\"}}],\"usage\":"              \
+    "{\"prompt_tokens\":" #prompt ",\"completion_tokens\":" #completion "}}"
+#define CLOSING(usage) "{\"choices\":[],\"usage\":" usage "}"
+
+static void the_closing_total_wins(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        RUNNING(0, 20, 1),
+        RUNNING(1, 20, 1),
+        RUNNING(0, 20, 2),
+        RUNNING(1, 20, 3),
+        CLOSING("{\"prompt_tokens\":20,\"completion_tokens\":5,\"total_tokens\":25,"
+                "\"prompt_tokens_details\":{\"cached_tokens\":16}}"),
+        NULL,
+    };
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){4, 16, -1, 5, -1}, false);
+    assert_int_equal(tally.text_bytes, 8);
+}
+
+static void a_cut_stream_sums_the_last_of_each_choice(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        RUNNING(0, 20, 1), RUNNING(1, 20, 1), RUNNING(0, 20, 2), RUNNING(1, 20, 3), NULL,
+    };
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){20, -1, -1, 5, -1}, false);
+}
+
+static void totals_are_merged_field_by_field(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        CLOSING("{\"prompt_tokens\":20,\"completion_tokens\":1}"),
+        CLOSING("{\"prompt_tokens\":null,\"completion_tokens\":5,\"cached_tokens\":3}"),
+        CLOSING("null"),
+        CLOSING("{}"),
+        NULL,
+    };
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){20, -1, -1, 5, -1}, false);
+}
+
+static void zero_is_a_value(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        RUNNING(0, 20, 3),
+        CLOSING("{\"prompt_tokens\":0,\"completion_tokens\":0,\"total_tokens\":0}"),
+        NULL,
+    };
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){0, -1, -1, 0, -1}, false);
+}
+
+static void classes_are_disjoint(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *usage;
+        struct usage expected;
+        bool suspect;
+    } cases[] = {
+        {"{\"prompt_tokens\":100,\"completion_tokens\":50,\"total_tokens\":150,"
+         "\"prompt_tokens_details\":{\"cached_tokens\":60,\"created_cache_tokens\":30},"
+         "\"completion_tokens_details\":{\"reasoning_tokens\":40}}",
+         {10, 60, 30, 10, 40},
+         false},
+        {"{\"prompt_tokens\":10,\"completion_tokens\":5,\"prompt_tokens_details\":"
+         "{\"cached_tokens\":16}}",
+         {0, 10, -1, 5, -1},
+         true},
+        {"{\"prompt_tokens\":10,\"completion_tokens\":5,\"prompt_tokens_details\":"
+         "{\"cached_tokens\":8,\"cache_write_tokens\":8}}",
+         {0, 8, 2, 5, -1},
+         true},
+        {"{\"prompt_tokens\":10,\"completion_tokens\":5,\"reasoning_tokens\":6}",
+         {10, -1, -1, 0, 5},
+         true},
+        {"{\"prompt_tokens\":10,\"completion_tokens\":-5}", {10, -1, -1, 0, -1}, true},
+        {"{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":16}",
+         {10, -1, -1, 5, -1},
+         true},
+        {"{\"prompt_tokens\":4294967296,\"completion_tokens\":4294967296}",
+         {4294967296, -1, -1, 4294967296, -1},
+         false},
+        {"{\"prompt_tokens\":10,\"total_tokens\":10}", {10, -1, -1, 0, -1}, false},
+        {"{\"completion_tokens\":4,\"total_tokens\":10}", {6, -1, -1, 4, -1}, false},
+        {"{\"prompt_tokens\":10,\"total_tokens\":3}", {10, -1, -1, -1, -1}, false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        const char *const texts[] = {text, NULL};
+
+        snprintf(text, sizeof(text), CLOSING("%s"), cases[i].usage);
+
+        const struct tally tally = tally_of(texts);
+
+        assert_usage(&tally, SOURCE_REPORTED, cases[i].expected, cases[i].suspect);
+    }
+}
+
+static void plain_bodies_are_totals(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"choices\":[{\"index\":0,\"message\":{}}],\"usage\":{\"prompt_tokens\":7,"
+        "\"completion_tokens\":1}}",
+        "{\"choices\":[{\"index\":0,\"text\":\"a\"},{\"index\":1,\"text\":\"b\"}],\"usage\":"
+        "{\"prompt_tokens\":7,\"completion_tokens\":1}}",
+        "{\"data\":[{\"index\":0}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}",
+        "{\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}",
+    };
+
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        const char *const texts[] = {bodies[i], NULL};
+        const struct tally tally = tally_of(texts);
+
+        assert_usage(&tally, SOURCE_REPORTED, (struct usage){7, -1, -1, 1, -1}, false);
+    }
+}
+
+static void a_caller_may_say_that_a_body_is_whole(void **state)
+{
+    (void)state;
+    const struct tap tap = tap_in_one(SPAN("{\"choices\":[{\"index\":0,\"text\":\"a\"}],\"usage\":"
+                                           "{\"prompt_tokens\":7,\"completion_tokens\":1}}"));
+    struct tally tally;
+
+    tally_init(&tally);
+    tally_add(&tally, &tap);
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){7, -1, -1, 1, -1}, false);
+
+    tally_init(&tally);
+    tally.whole_body = true;
+    tally_add(&tally, &tap);
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){7, -1, -1, 1, -1}, false);
+}
+
+static void nothing_known_is_said_so(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"choices\":[{\"delta\":{\"content\":\"abc\"}}]}",
+        CLOSING("null"),
+        NULL,
+    };
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_NONE, USAGE_UNKNOWN, false);
+    assert_int_equal(tally.text_bytes, 3);
+}
+
+static void more_choices_than_are_told_apart_are_suspect(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {RUNNING(0, 20, 2), RUNNING(16, 20, 3), NULL};
+    const struct tally tally = tally_of(texts);
+
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){20, -1, -1, 2, -1}, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_document_says_the_same_however_cut),
+        cmocka_unit_test(an_event_tells_all_it_has),
+        cmocka_unit_test(text_of_every_kind_is_counted),
+        cmocka_unit_test(errors_and_endings_are_seen),
+        cmocka_unit_test(usage_counts_at_the_top_level_only),
+        cmocka_unit_test(numbers_that_cannot_be_are_flagged),
+        cmocka_unit_test(what_is_not_json_is_broken),
+        cmocka_unit_test(what_was_read_before_a_break_stays),
+        cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(keys_that_are_nearly_known_are_not),
+        cmocka_unit_test(cutting_usage_leaves_the_rest),
+        cmocka_unit_test(without_usage_there_is_nothing_to_cut),
+        cmocka_unit_test(the_closing_total_wins),
+        cmocka_unit_test(a_cut_stream_sums_the_last_of_each_choice),
+        cmocka_unit_test(totals_are_merged_field_by_field),
+        cmocka_unit_test(zero_is_a_value),
+        cmocka_unit_test(classes_are_disjoint),
+        cmocka_unit_test(plain_bodies_are_totals),
+        cmocka_unit_test(a_caller_may_say_that_a_body_is_whole),
+        cmocka_unit_test(nothing_known_is_said_so),
+        cmocka_unit_test(more_choices_than_are_told_apart_are_suspect),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
