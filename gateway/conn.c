@@ -445,6 +445,7 @@ static bool h1_write_head(struct conn *conn)
     conn->head_text = text.start;
     conn->head_size = (uint32_t)(text.at - text.start);
     conn->head_at = 0;
+    conn->progress_ns = conn->worker->now_ns;
     x->answer.sent = true;
     return true;
 }
@@ -597,17 +598,19 @@ static void h1_flush(struct conn *conn)
 static void conn_flush(struct wake *wake)
 {
     struct conn *conn = container_of(wake, struct conn, flush);
-    if (conn->state == CONN_CLOSED)
+    if (conn->state != CONN_OPEN)
         return;
     if (conn->protocol == CONN_H2) {
         const bool alive = h2_flush(conn);
         if (conn->state == CONN_CLOSED)
             return;
         if (!alive || (conn->want_close && conn->left.size == 0)) {
-            conn_close(conn, false);
+            /* Its GOAWAY is on the way: a reset because of unread bytes would take it back. */
+            h2_close(conn);
+            conn_finish(conn);
             return;
         }
-    } else if (conn->state == CONN_OPEN) {
+    } else {
         h1_flush(conn);
     }
     if (conn->state == CONN_OPEN)

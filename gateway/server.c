@@ -312,6 +312,8 @@ static void close_listeners(struct worker *worker, bool admin_too)
 
 /* ---- workers ---- */
 
+static void server_turn(struct worker *worker);
+
 static void mail_ready(evutil_socket_t fd, short what, void *argument)
 {
     struct worker *worker = argument;
@@ -351,6 +353,11 @@ static void close_worker(struct worker *worker)
     close_listeners(worker, true);
     while (worker->conns)
         conn_close(worker->conns, false);
+    /* What was cut is settled, so that each has its row; grants under way are read first. */
+    read_clock(worker);
+    server_turn(worker);
+    mailbox_read(&worker->mailbox);
+    server_turn(worker);
     exchange_drop_free(worker);
     pool_close_all(worker);
     for (struct grave *grave = worker->graves, *next; grave; grave = next) {
