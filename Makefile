@@ -132,13 +132,13 @@ deps:
 deps-bench: deps
 	@deploy/deps bench
 
-run: deps all
+run: deps build/tollgate build/fake
 	@DETACH='$(DETACH)' SMALL='$(SMALL)' LARGE='$(LARGE)' exec deploy/run
 
 stop:
 	@deploy/run stop
 
-install: all
+install: build/tollgate
 	install -D -m 755 build/tollgate $(DESTDIR)$(PREFIX)/bin/tollgate
 	install -D -m 644 config/default.yaml $(DESTDIR)$(PREFIX)/share/tollgate/tollgate.yaml
 
