@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/access.c: see access.h. Written by hand into a buffer on the stack: one line a request is hot. */
+/* gateway/access.c: see access.h.
+ *
+ * For:       one line a request, written by hand into a buffer on the stack: it is hot.
+ * Called by: steps.c, as the last act of settle.
+ * Knows not: where lines go. */
 #include "gateway/access.h"
 
 #include <pthread.h>
@@ -16,8 +20,8 @@
 
 /* Lines end in a newline that must fit, too. */
 struct line {
-    char  *at, *end;
-    char   text[LINE_BYTES];
+    char *at, *end;
+    char text[LINE_BYTES];
 };
 
 static const char *const outcome_names[OUTCOME_COUNT] = {
@@ -47,8 +51,8 @@ static void put(struct line *line, struct span text)
 
 static void put_number(struct line *line, int64_t number)
 {
-    char     digits[24];
-    char    *first = digits + sizeof digits;
+    char digits[24];
+    char *first = digits + sizeof digits;
     uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
     do {
@@ -79,7 +83,8 @@ static void put_text(struct line *line, struct span text, size_t size_max)
     line->at += log_escape(text, line->at, (size_t)(line->end - line->at));
 }
 
-/* A moment in UTC as 2026-11-30T15:04:05.678Z (ISO 8601); proleptic Gregorian days counted from March. */
+/* A moment in UTC as 2026-11-30T15:04:05.678Z (ISO 8601); proleptic Gregorian days counted from
+ * March. */
 static void put_time(struct line *line, int64_t wall_us)
 {
     const uint64_t ms = wall_us > 0 ? (uint64_t)wall_us / 1000 : 0;
@@ -310,10 +315,11 @@ static void put_readable(struct line *line, const struct exchange *x, int64_t co
 
 /* Lines about requests without a tenant, in the present second: anybody can make them. */
 static pthread_mutex_t strangers_lock = PTHREAD_MUTEX_INITIALIZER;
-static int64_t         strangers_second;
-static int64_t         strangers_seen;
+static int64_t strangers_second;
+static int64_t strangers_seen;
 
-/* May this one have its line? *out_left_out: how many of the last second had none, to be told once. */
+/* May this one have its line? *out_left_out: how many of the last second had none, to be told once.
+ */
 static bool stranger_may(int64_t wall_us, int64_t *out_left_out)
 {
     const int64_t second = wall_us / 1000000;
@@ -338,11 +344,11 @@ void access_line(const struct exchange *x, int64_t cost_pusd)
     if (!log_access_wanted())
         return;
     if (x->key == NULL && !x->admin) {
-        int64_t    left_out;
+        int64_t left_out;
         const bool may = stranger_may(x->worker->wall_us, &left_out);
         if (left_out > 0)
-            log_event(LOG_INFO, "access_lines_left_out", "%lld requests of nobody known in one second",
-                      (long long)left_out);
+            log_event(LOG_INFO, "access_lines_left_out",
+                      "%lld requests of nobody known in one second", (long long)left_out);
         if (!may)
             return;
     }

@@ -49,9 +49,9 @@ static bool is_reading(const struct exchange *x)
 static void answer_ready(struct exchange *x)
 {
     json_t *reasons = json_array();
-    bool    ready = true;
+    bool ready = true;
     const struct {
-        bool        missing;
+        bool missing;
         const char *reason;
     } checks[] = {
         {x->worker->draining, "draining: no new work is taken"},
@@ -93,7 +93,8 @@ static void print_family(FILE *out, const char *name, const char *type, const ch
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void print_single(FILE *out, const char *name, const char *type, const char *help, int64_t value)
+static void print_single(FILE *out, const char *name, const char *type, const char *help,
+                         int64_t value)
 {
     print_family(out, name, type, help);
     fprintf(out, "%s %lld\n", name, (long long)value);
@@ -126,15 +127,15 @@ static void print_table(FILE *out)
 
 /* One row per number of a replica: name, type, how it is read from its view, help. */
 /* clang-format off */
-#define REPLICA_FAMILIES(FAMILY)                                                                                        \
-    FAMILY(up,             "gauge",   view->health != REPLICA_OUT && !view->drained, "1: takes work; 0: out or drained") \
-    FAMILY(drained,        "gauge",   view->drained,           "1: drained by the operator")                             \
-    FAMILY(slots,          "gauge",   view->slots,             "requests it takes at once")                              \
-    FAMILY(busy,           "gauge",   view->busy,              "requests it works on now")                               \
-    FAMILY(work_tokens,    "gauge",   view->work,              "estimated tokens outstanding")                           \
-    FAMILY(attempts_total, "counter", (int64_t)view->attempts, "attempts that ended")                                    \
-    FAMILY(failures_total, "counter", (int64_t)view->failures, "attempts that failed")                                   \
-    FAMILY(strikes,        "gauge",   (int64_t)view->strikes,  "failures in a row that count against it")
+#define REPLICA_FAMILIES(FAMILY)                                                                  \
+    FAMILY(up, "gauge", view->health != REPLICA_OUT && !view->drained, "1: takes work")           \
+    FAMILY(drained, "gauge", view->drained, "1: drained by the operator")                         \
+    FAMILY(slots, "gauge", view->slots, "requests it takes at once")                              \
+    FAMILY(busy, "gauge", view->busy, "requests it works on now")                                 \
+    FAMILY(work_tokens, "gauge", view->work, "estimated tokens outstanding")                      \
+    FAMILY(attempts_total, "counter", (int64_t)view->attempts, "attempts that ended")             \
+    FAMILY(failures_total, "counter", (int64_t)view->failures, "attempts that failed")            \
+    FAMILY(strikes, "gauge", (int64_t)view->strikes, "failures in a row that count against it")
 /* clang-format on */
 
 #define FAMILY(name, type, expression, help)                                                       \
@@ -175,7 +176,8 @@ static void print_replica_family(FILE *out, const struct replica_family *family,
 
 static void print_models(FILE *out, const struct config *config)
 {
-    print_family(out, "tollgate_model_waiting", "gauge", "requests waiting for a replica of the model");
+    print_family(out, "tollgate_model_waiting", "gauge",
+                 "requests waiting for a replica of the model");
     for (uint32_t i = 0; i < config->model_count; i++) {
         fputs("tollgate_model_waiting{model_id=\"", out);
         print_label(out, config->models[i].name);
@@ -190,17 +192,19 @@ static void print_meter(FILE *out, const struct meter *meter)
     struct meter_view view;
 
     meter_view(meter, &view);
-    print_single(out, "tollgate_inflight_slots", "gauge", "places in the in-flight table", view.slots);
-    print_single(out, "tollgate_inflight_open", "gauge", "places taken by requests under way", view.open);
+    print_single(out, "tollgate_inflight_slots", "gauge", "places in the in-flight table",
+                 view.slots);
+    print_single(out, "tollgate_inflight_open", "gauge", "places taken by requests under way",
+                 view.open);
     print_single(out, "tollgate_journal_waiting", "gauge", "ended requests not yet rows on disk",
                  view.ended_waiting);
-    print_single(out, "tollgate_journal_failing", "gauge", "1: the last write of the journal failed",
-                 view.failing);
+    print_single(out, "tollgate_journal_failing", "gauge",
+                 "1: the last write of the journal failed", view.failing);
 }
 
 static int64_t resident_bytes(void)
 {
-    FILE     *statm = fopen("/proc/self/statm", "re");
+    FILE *statm = fopen("/proc/self/statm", "re");
     long long pages = 0;
 
     if (statm == NULL)
@@ -213,7 +217,7 @@ static int64_t resident_bytes(void)
 
 static int64_t open_descriptors(void)
 {
-    DIR    *listing = opendir("/proc/self/fd");
+    DIR *listing = opendir("/proc/self/fd");
     int64_t count = 0;
 
     if (listing == NULL)
@@ -230,7 +234,8 @@ static void print_process(FILE *out)
 {
     struct rusage used;
 
-    print_single(out, "process_resident_memory_bytes", "gauge", "resident memory", resident_bytes());
+    print_single(out, "process_resident_memory_bytes", "gauge", "resident memory",
+                 resident_bytes());
     print_single(out, "process_open_fds", "gauge", "open file descriptors", open_descriptors());
     if (getrusage(RUSAGE_SELF, &used) == 0) {
         const int64_t us = ((int64_t)used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 +
@@ -244,9 +249,9 @@ static void print_process(FILE *out)
 static void answer_metrics(struct exchange *x)
 {
     const struct server *server = x->worker->server;
-    char                *text = NULL;
-    size_t               size = 0;
-    FILE                *out = open_memstream(&text, &size);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
 
     if (out == NULL) {
         reply_error(x, ERR_NO_MEMORY, NULL, NULL);
@@ -285,13 +290,12 @@ static json_t *replica_tree(const struct config_replica *replica, uint64_t now_n
     router_view(replica, &view);
     const json_int_t out_for_ms =
         view.out_until_ns > now_ns ? (json_int_t)((view.out_until_ns - now_ns) / NS_PER_MS) : 0;
-    return json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "name", json_text(replica->name), "url", json_text(replica->url),
-                     "health", router_health_name(view.health), "drained", view.drained,
-                     "slots", (json_int_t)view.slots, "busy", (json_int_t)view.busy,
-                     "work_tokens", (json_int_t)view.work, "attempts", (json_int_t)view.attempts,
-                     "failures", (json_int_t)view.failures, "strikes", (json_int_t)view.strikes,
-                     "out_for_ms", out_for_ms);
+    return json_pack(
+        "{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", json_text(replica->name),
+        "url", json_text(replica->url), "health", router_health_name(view.health), "drained",
+        view.drained, "slots", (json_int_t)view.slots, "busy", (json_int_t)view.busy, "work_tokens",
+        (json_int_t)view.work, "attempts", (json_int_t)view.attempts, "failures",
+        (json_int_t)view.failures, "strikes", (json_int_t)view.strikes, "out_for_ms", out_for_ms);
 }
 
 static void answer_replicas(struct exchange *x)
@@ -300,12 +304,13 @@ static void answer_replicas(struct exchange *x)
 
     for (uint32_t i = 0; i < x->config->model_count; i++) {
         const struct config_model *model = &x->config->models[i];
-        json_t                    *replicas = json_array();
+        json_t *replicas = json_array();
         for (uint32_t k = 0; k < model->replica_count; k++)
-            (void)json_array_append_new(replicas, replica_tree(&model->replicas[k], x->worker->now_ns));
-        (void)json_array_append_new(models, json_pack("{s:o, s:I, s:o}", "model", json_text(model->name),
-                                                      "waiting", (json_int_t)router_waiting(model),
-                                                      "replicas", replicas));
+            (void)json_array_append_new(replicas,
+                                        replica_tree(&model->replicas[k], x->worker->now_ns));
+        (void)json_array_append_new(
+            models, json_pack("{s:o, s:I, s:o}", "model", json_text(model->name), "waiting",
+                              (json_int_t)router_waiting(model), "replicas", replicas));
     }
     answer_json(x, 200, json_pack("{s:o}", "models", models));
 }
@@ -317,7 +322,7 @@ static struct span cut_last_part(struct span *path, struct arena *arena)
 
     if (slash == NULL)
         return (struct span){NULL, 0};
-    const size_t      at = (size_t)(slash - path->data);
+    const size_t at = (size_t)(slash - path->data);
     const struct span part = span_from(*path, at + 1);
     path->size = at;
     return reply_decode_path(part, arena);
@@ -334,17 +339,17 @@ static const struct config_replica *find_replica(const struct config_model *mode
 /* POST /replicas/{model}/{replica}/drain or /undrain; a model's name may hold slashes. */
 static void answer_drain(struct exchange *x)
 {
-    struct span       left = span_from(x->path, sizeof "/replicas/" - 1);
+    struct span left = span_from(x->path, sizeof "/replicas/" - 1);
     const struct span verb = cut_last_part(&left, &x->arena);
     const struct span name = cut_last_part(&left, &x->arena);
     const struct span model_name = reply_decode_path(left, &x->arena);
-    const bool        drain = span_equal(verb, SPAN("drain"));
+    const bool drain = span_equal(verb, SPAN("drain"));
 
-    const struct config_model   *model = config_find_model(x->config, model_name);
+    const struct config_model *model = config_find_model(x->config, model_name);
     const struct config_replica *replica = model ? find_replica(model, name) : NULL;
     if (replica == NULL || !(drain || span_equal(verb, SPAN("undrain")))) {
-        reply_error(x, ERR_NO_PATH, "no such replica; POST /replicas/{model}/{replica}/drain or /undrain",
-                    NULL);
+        reply_error(x, ERR_NO_PATH,
+                    "no such replica; POST /replicas/{model}/{replica}/drain or /undrain", NULL);
         return;
     }
     router_set_drained(replica->state, drain, x->worker->now_ns);
@@ -356,7 +361,7 @@ static void answer_drain(struct exchange *x)
 static void answer_config(struct exchange *x)
 {
     size_t size = 0;
-    char  *text = config_print_redacted(x->config, &size);
+    char *text = config_print_redacted(x->config, &size);
 
     if (text == NULL)
         reply_error(x, ERR_NO_MEMORY, NULL, NULL);
@@ -368,12 +373,13 @@ static void answer_config(struct exchange *x)
 static void answer_reload(struct exchange *x)
 {
     struct config_problems problems = {NULL, 0, 0};
-    const enum err         err = server_reload(x->worker->server, &problems);
+    const enum err err = server_reload(x->worker->server, &problems);
 
     if (err == OK) {
-        mailbox_read(&x->worker->mailbox); /* this worker learns of it now, so that we can say which it is */
-        answer_json(x, 200, json_pack("{s:I}", "generation",
-                                      (json_int_t)x->worker->config->generation));
+        mailbox_read(
+            &x->worker->mailbox); /* this worker learns of it now, so that we can say which it is */
+        answer_json(x, 200,
+                    json_pack("{s:I}", "generation", (json_int_t)x->worker->config->generation));
     } else {
         reply_error(x, err, problems.text, NULL);
     }
@@ -384,7 +390,7 @@ static void answer_reload(struct exchange *x)
 
 static const struct page {
     struct span path;
-    bool        posts; /* POST; else GET and HEAD */
+    bool posts; /* POST; else GET and HEAD */
     void (*answer)(struct exchange *x);
 } pages[] = {
     {{"/metrics", 8}, false, answer_metrics},
@@ -413,9 +419,10 @@ void admin_answer(struct exchange *x)
     if (admin_answer_health(x))
         return;
     if (!has_token(x)) {
-        reply_error(x, x->authorization.data ? ERR_BAD_KEY : ERR_NO_KEY,
-                    "the admin listener wants Authorization: Bearer and the token of its configuration",
-                    NULL);
+        reply_error(
+            x, x->authorization.data ? ERR_BAD_KEY : ERR_NO_KEY,
+            "the admin listener wants Authorization: Bearer and the token of its configuration",
+            NULL);
         return;
     }
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {

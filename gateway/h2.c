@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/h2.c: see h2.h.
  *
- * For:       frames to exchanges, answers to frames, and a bound on everything that a client can make
- *            us do with few bytes.
+ * For:       frames to exchanges, answers to frames, and a bound on everything that a client can
+ *            make us do with few bytes.
  * Called by: conn.c, in the turn; nghttp2's callbacks run inside h2_receive() and h2_flush() alone.
  * Knows not: keys, models, steps.
  *
- * Callbacks are doorbells: they copy, count, submit frames and ring exchanges, which run later in the
- * turn. mem_recv and mem_send are called from h2_receive() and h2_flush() only, so never from inside
- * a callback.
+ * Callbacks are doorbells: they copy, count, submit frames and ring exchanges, which run later in
+ * the turn. mem_recv and mem_send are called from h2_receive() and h2_flush() only, so never from
+ * inside a callback.
  *
- * A stream's story: begin_headers opens it with its exchange → header fields are counted and copied →
- * the whole head begins the exchange (or refuses it) → DATA goes to the exchange's body and its window
- * is given back at once → the answer's head is submitted, the body is taken from the rider as windows
- * allow → the frame with END_STREAM has gone out: answered, the exchange is let go → stream_close.
- * A stream that closes with its exchange still there has lost its client: the exchange is abandoned. */
+ * A stream's story:
+ *   begin_headers   opens it with its exchange; header fields are counted and copied
+ *   head_whole      the exchange begins, or is refused
+ *   on_data_chunk   DATA goes to the exchange's body, its window is given back at once
+ *   h2_answer       the answer's head is submitted; the body is taken from the rider as windows
+ *                   allow
+ *   on_frame_send   the frame with END_STREAM has gone out: answered, the exchange is let go
+ *   on_stream_close with its exchange still there it has lost its client: that is abandoned */
 #include "gateway/h2.h"
 
 #include <nghttp2/nghttp2.h>
@@ -34,8 +37,8 @@
 #define SETTINGS_WITHIN_NS (UINT64_C(10) * NS_PER_S) /* the client's acknowledgement of ours */
 #define PING_AFTER_NS (UINT64_C(30) * NS_PER_S)      /* of silence with streams open */
 #define PING_WITHIN_NS (UINT64_C(10) * NS_PER_S)
-#define NOTICE_FOR_NS (UINT64_C(1) * NS_PER_S)       /* between the two GOAWAY frames of a drain */
-#define LOOK_LONGEST_NS (UINT64_C(1) * NS_PER_S)     /* between two looks at the open streams */
+#define NOTICE_FOR_NS (UINT64_C(1) * NS_PER_S)   /* between the two GOAWAY frames of a drain */
+#define LOOK_LONGEST_NS (UINT64_C(1) * NS_PER_S) /* between two looks at the open streams */
 #define LOOK_SHORTEST_NS (UINT64_C(20) * NS_PER_MS)
 
 /* Room for what the client may do for nothing: so much at once, refilled at so much a second. */
@@ -44,66 +47,67 @@ struct allowance {
 };
 
 static const struct allowance resets_allowed = {100, 33}; /* streams reset, by either side */
-static const struct allowance odd_allowed = {1000, 1000}; /* control frames beyond what the traffic explains */
+static const struct allowance odd_allowed = {
+    1000, 1000};                  /* control frames beyond what the traffic explains */
 #define ODD_PER_FRAME_RECEIVED 10 /* control frames that a HEADERS or DATA frame explains */
-#define ODD_PER_FRAME_SENT 20     /* a DATA frame of ours: window updates for stream and connection */
+#define ODD_PER_FRAME_SENT 20 /* a DATA frame of ours: window updates for stream and connection */
 #define ODD_CREDIT_MAX 100000
 #define ODD_PER_INVALID_FRAME 10
 
 /* What was used of an allowance. Negative: credit. */
 struct spending {
-    int64_t  used;
+    int64_t used;
     uint64_t since_ns; /* refilled up to here */
 };
 
-/* One request on one stream. Belongs to the conn's session, from begin_headers to stream_close; kept
- * for the next stream then. */
+/* One request on one stream. Belongs to the conn's session, from begin_headers to stream_close;
+ * kept for the next stream then. */
 struct h2_stream {
     struct h2_stream *next, *previous; /* h2->streams; next alone in h2->spare */
-    struct exchange  *exchange;        /* NULL once it was answered or abandoned */
-    int32_t           id;
-    uint32_t          fields;
-    size_t            header_bytes;
-    enum err          refused;         /* found while the head is decoded, answered at its end */
-    bool              began;           /* the head was whole */
-    bool              expects;         /* 100-continue */
-    bool              has_priority;    /* the client said how urgent it is (RFC 9218) */
-    bool              reading_body;
-    bool              head_sent;
-    bool              broken;          /* reset by us behind a broken answer: told to the end */
-    struct span       authority;       /* in the exchange's arena */
-    uint64_t          body_began_ns, body_moved_ns;
-    uint64_t          taken_bytes;     /* of the answer, by DATA frames */
-    uint64_t          seen_bytes;      /* taken_bytes at the last look */
-    uint64_t          stalled_ns;      /* since when nothing was taken that waits; 0: it moves */
-    char              status[4];
-    char              length[20];
+    struct exchange *exchange;         /* NULL once it was answered or abandoned */
+    int32_t id;
+    uint32_t fields;
+    size_t header_bytes;
+    enum err refused;  /* found while the head is decoded, answered at its end */
+    bool began;        /* the head was whole */
+    bool expects;      /* 100-continue */
+    bool has_priority; /* the client said how urgent it is (RFC 9218) */
+    bool reading_body;
+    bool head_sent;
+    bool broken;           /* reset by us behind a broken answer: told to the end */
+    struct span authority; /* in the exchange's arena */
+    uint64_t body_began_ns, body_moved_ns;
+    uint64_t taken_bytes; /* of the answer, by DATA frames */
+    uint64_t seen_bytes;  /* taken_bytes at the last look */
+    uint64_t stalled_ns;  /* since when nothing was taken that waits; 0: it moves */
+    char status[4];
+    char length[20];
 };
 
 struct h2 {
-    nghttp2_session  *session;
-    struct conn      *conn;
+    nghttp2_session *session;
+    struct conn *conn;
     struct h2_stream *streams;
     struct h2_stream *spare;
-    uint32_t          stream_count;
-    uint64_t          opened_ns;
-    uint64_t          received_ns;   /* last bytes from the client */
-    uint64_t          idle_ns;       /* since when no stream is open */
-    uint64_t          look_ns;       /* next look at the open streams */
-    uint64_t          ping_ns;       /* our unanswered PING left; 0: none */
-    uint64_t          notice_ns;     /* the first GOAWAY of a drain; 0: none, or the second has gone */
-    uint64_t          head_began_ns; /* a head is under way since; 0: none */
-    struct spending   resets, odd, abandoned;
-    bool              acknowledged;  /* the client has our SETTINGS */
-    bool              abused;        /* an allowance is spent */
-    bool              failed;        /* the session cannot go on */
-    bool              draining;
+    uint32_t stream_count;
+    uint64_t opened_ns;
+    uint64_t received_ns;   /* last bytes from the client */
+    uint64_t idle_ns;       /* since when no stream is open */
+    uint64_t look_ns;       /* next look at the open streams */
+    uint64_t ping_ns;       /* our unanswered PING left; 0: none */
+    uint64_t notice_ns;     /* the first GOAWAY of a drain; 0: none, or the second has gone */
+    uint64_t head_began_ns; /* a head is under way since; 0: none */
+    struct spending resets, odd, abandoned;
+    bool acknowledged; /* the client has our SETTINGS */
+    bool abused;       /* an allowance is spent */
+    bool failed;       /* the session cannot go on */
+    bool draining;
 };
 
 /* Shared by all sessions of the process, made once. */
-static pthread_once_t             shared_once = PTHREAD_ONCE_INIT;
+static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static nghttp2_session_callbacks *shared_callbacks;
-static nghttp2_option            *shared_option;
+static nghttp2_option *shared_option;
 
 static uint64_t ms_to_ns(int64_t ms)
 {
@@ -147,7 +151,7 @@ static void spend_reset(struct h2 *h2)
 /* Exchanges whose stream has closed under them, about those of the last second. */
 static void count_abandoned(struct h2 *h2, int64_t more)
 {
-    const int64_t          limit = h2->conn->worker->config->limits_streams_per_conn;
+    const int64_t limit = h2->conn->worker->config->limits_streams_per_conn;
     const struct allowance second = {limit, limit};
 
     (void)spend(&h2->abandoned, more, &second, h2->conn->worker->now_ns);
@@ -176,7 +180,7 @@ static uint64_t look_pause_ns(const struct config *config)
 static struct h2_stream *stream_new(struct h2 *h2, int32_t id, struct exchange *x)
 {
     const struct worker *worker = h2->conn->worker;
-    struct h2_stream    *stream = h2->spare;
+    struct h2_stream *stream = h2->spare;
 
     if (stream) {
         h2->spare = stream->next;
@@ -246,8 +250,8 @@ static int refuse_stream(nghttp2_session *session, int32_t id, uint32_t code)
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-    struct h2    *h2 = user;
-    struct conn  *conn = h2->conn;
+    struct h2 *h2 = user;
+    struct conn *conn = h2->conn;
     const int64_t limit = conn->worker->config->limits_streams_per_conn;
     const int32_t id = frame->hd.stream_id;
 
@@ -256,8 +260,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     h2->head_began_ns = conn->worker->now_ns;
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    /* A stream that its client reset is closed for nghttp2 while its exchange is still being cleared
-     * away, so those of the last second count too (CVE-2023-44487). */
+    /* A stream that its client reset is closed for nghttp2 while its exchange is still being
+     * cleared away, so those of the last second count too (CVE-2023-44487). */
     count_abandoned(h2, 0);
     if (conn->state != CONN_OPEN || h2->stream_count + h2->abandoned.used >= 2 * limit)
         return refuse_stream(session, id, NGHTTP2_REFUSED_STREAM);
@@ -346,9 +350,9 @@ static bool take_protocol_field(struct h2_stream *stream, struct span name, stru
         if (span_equal(name, SPAN("content-length"))) {
             int64_t bytes = 0; /* that these are digits was checked */
             struct exchange *x = stream->exchange;
-            const enum err   err = span_to_int64(value, &bytes)
-                                       ? body_expect(&x->body, x->config, (uint64_t)bytes)
-                                       : ERR_TOO_LARGE;
+            const enum err err = span_to_int64(value, &bytes)
+                                     ? body_expect(&x->body, x->config, (uint64_t)bytes)
+                                     : ERR_TOO_LARGE;
             if (err != OK)
                 stream->refused = err;
         }
@@ -358,15 +362,15 @@ static bool take_protocol_field(struct h2_stream *stream, struct span name, stru
     }
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_bytes,
-                     size_t name_size, const uint8_t *value_bytes, size_t value_size, uint8_t flags,
-                     void *user)
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
+                     const uint8_t *name_bytes, size_t name_size, const uint8_t *value_bytes,
+                     size_t value_size, uint8_t flags, void *user)
 {
-    const struct h2   *h2 = user;
-    const int32_t      id = frame->hd.stream_id;
-    struct h2_stream  *stream = find_stream(session, id);
-    const struct span  name = {(const char *)name_bytes, name_size};
-    const struct span  value = {(const char *)value_bytes, value_size};
+    const struct h2 *h2 = user;
+    const int32_t id = frame->hd.stream_id;
+    struct h2_stream *stream = find_stream(session, id);
+    const struct span name = {(const char *)name_bytes, name_size};
+    const struct span value = {(const char *)value_bytes, value_size};
     (void)flags;
 
     if (stream == NULL)
@@ -408,8 +412,8 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
 
 static void submit_continue(nghttp2_session *session, int32_t id)
 {
-    static uint8_t   name[] = ":status";
-    static uint8_t   value[] = "100";
+    static uint8_t name[] = ":status";
+    static uint8_t value[] = "100";
     const nghttp2_nv field = {name, value, sizeof name - 1, sizeof value - 1, NGHTTP2_NV_FLAG_NONE};
 
     (void)nghttp2_submit_headers(session, NGHTTP2_FLAG_NONE, id, NULL, &field, 1, NULL);
@@ -418,7 +422,7 @@ static void submit_continue(nghttp2_session *session, int32_t id)
 static void head_whole(struct h2 *h2, struct h2_stream *stream, bool end_stream)
 {
     struct exchange *x = stream->exchange;
-    const uint64_t   now_ns = h2->conn->worker->now_ns;
+    const uint64_t now_ns = h2->conn->worker->now_ns;
 
     stream->began = true;
     if (x == NULL)
@@ -453,7 +457,7 @@ static void body_end(struct h2_stream *stream)
 static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
                          size_t size, void *user)
 {
-    const struct h2  *h2 = user;
+    const struct h2 *h2 = user;
     struct h2_stream *stream = find_stream(session, id);
     (void)flags;
 
@@ -470,9 +474,9 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, co
 
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-    struct h2        *h2 = user;
+    struct h2 *h2 = user;
     struct h2_stream *stream;
-    const bool        end_stream = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    const bool end_stream = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
 
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
@@ -505,7 +509,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     return 0;
 }
 
-/* Frames that cost the client nothing and bring the exchange nothing are counted against those that do. */
+/* Frames that cost the client nothing and bring the exchange nothing are counted against those that
+ * do. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *header, void *user)
 {
     struct h2 *h2 = user;
@@ -531,7 +536,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head
     return 0;
 }
 
-static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user)
+static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                            void *user)
 {
     struct h2 *h2 = user;
     (void)session, (void)code;
@@ -547,7 +553,7 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 /* Never fails: a fatal answer here would leak the session's memory (CVE-2023-35945). */
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user)
 {
-    struct h2        *h2 = user;
+    struct h2 *h2 = user;
     struct h2_stream *stream = find_stream(session, id);
     (void)code;
 
@@ -579,8 +585,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
                          uint32_t *out_flags, nghttp2_data_source *source, void *user)
 {
     struct h2_stream *stream = source->ptr;
-    struct exchange  *x = stream->exchange;
-    size_t            size = 0;
+    struct exchange *x = stream->exchange;
+    size_t size = 0;
     (void)session, (void)id, (void)user;
 
     if (x == NULL)
@@ -588,8 +594,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     struct rider *rider = &x->rider;
     while (rider->cursor && size < room) {
         struct chunk *chunk = rider->cursor;
-        const size_t  left = chunk->size - rider->offset;
-        const size_t  taken = left < room - size ? left : room - size;
+        const size_t left = chunk->size - rider->offset;
+        const size_t taken = left < room - size ? left : room - size;
 
         x->bytes_out += (int64_t)taken;
         if (taken == left)
@@ -611,7 +617,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     return (ssize_t)size;
 }
 
-/* Is the value of this field another each time? It would only push useful ones out of HPACK's table. */
+/* Is the value of this field another each time? It would only push useful ones out of HPACK's
+ * table. */
 static bool is_different_each_time(struct span name)
 {
     switch (name.size) {
@@ -630,16 +637,16 @@ static bool is_different_each_time(struct span name)
     }
 }
 
-/* Names and values are not copied: they lie in the exchange's arena, in the stream or are static, and
- * HPACK reads them when the frame is packed, which happens only while the stream is open. */
+/* Names and values are not copied: they lie in the exchange's arena, in the stream or are static,
+ * and HPACK reads them when the frame is packed, which happens only while the stream is open. */
 static nghttp2_nv field_of(struct span name, struct span value)
 {
     uint8_t flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE;
 
     if (is_different_each_time(name))
         flags |= NGHTTP2_NV_FLAG_NO_INDEX;
-    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.data, (uint8_t *)(uintptr_t)value.data, name.size,
-                        value.size, flags};
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.data, (uint8_t *)(uintptr_t)value.data,
+                        name.size, value.size, flags};
 }
 
 static struct span write_number(uint64_t number, char *room, size_t room_bytes)
@@ -656,24 +663,25 @@ static struct span write_number(uint64_t number, char *room, size_t room_bytes)
 /* Queues the answer's head. false: it cannot be. */
 static bool submit_head(struct h2 *h2, struct h2_stream *stream, struct exchange *x)
 {
-    const struct answer  *answer = &x->answer;
-    nghttp2_nv            fields[ANSWER_FIELDS_MAX + 3];
-    size_t                count = 0;
+    const struct answer *answer = &x->answer;
+    nghttp2_nv fields[ANSWER_FIELDS_MAX + 3];
+    size_t count = 0;
     nghttp2_data_provider body = {.source.ptr = stream, .read_callback = read_body};
     const bool has_body = answer->framing == ANSWER_STREAM ||
                           (answer->framing == ANSWER_LENGTH && answer->length > 0);
 
-    fields[count++] = field_of(SPAN(":status"),
-                               write_number((uint64_t)answer->status, stream->status, 3));
+    fields[count++] =
+        field_of(SPAN(":status"), write_number((uint64_t)answer->status, stream->status, 3));
     for (uint32_t i = 0; i < answer->field_count; i++)
         fields[count++] = field_of(answer->fields[i].name, answer->fields[i].value);
     if (answer->framing == ANSWER_LENGTH)
-        fields[count++] = field_of(SPAN("content-length"), write_number(answer->length, stream->length,
-                                                                        sizeof stream->length));
+        fields[count++] =
+            field_of(SPAN("content-length"),
+                     write_number(answer->length, stream->length, sizeof stream->length));
     fields[count++] = field_of(SPAN("date"), span_of(server_date(x->worker)));
 
-    /* By default nghttp2 serves streams in order, each as long as it has data; incremental ones take
-     * turns, so that a large answer does not hold up the tokens of another. */
+    /* By default nghttp2 serves streams in order, each as long as it has data; incremental ones
+     * take turns, so that a large answer does not hold up the tokens of another. */
     if (has_body && !stream->has_priority) {
         const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
         (void)nghttp2_session_change_extpri_stream_priority(h2->session, stream->id, &turns, 0);
@@ -704,13 +712,14 @@ void h2_answer(struct exchange *x)
                                         NGHTTP2_INTERNAL_ERROR);
         return;
     }
-    (void)nghttp2_session_resume_data(h2->session, stream->id); /* not deferred: it will be asked anyway */
+    (void)nghttp2_session_resume_data(h2->session,
+                                      stream->id); /* not deferred: it will be asked anyway */
 }
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-    struct h2        *h2 = user;
-    const int32_t     id = frame->hd.stream_id;
+    struct h2 *h2 = user;
+    const int32_t id = frame->hd.stream_id;
     struct h2_stream *stream;
 
     switch (frame->hd.type) {
@@ -727,7 +736,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
             return 0;
         break;
     case NGHTTP2_RST_STREAM:
-        /* A client can make us reset, too (CVE-2025-8671); what a replica broke is not its doing. */
+        /* A client can make us reset, too (CVE-2025-8671); what a replica broke is not its doing.
+         */
         stream = find_stream(session, id);
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && !(stream && stream->broken))
             spend_reset(h2);
@@ -746,7 +756,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 /* A head that HPACK or nghttp2's bounds refuse must not leave its stream waiting. */
-static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user)
+static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                             void *user)
 {
     (void)code, (void)user;
     if (frame->hd.type == NGHTTP2_HEADERS && find_stream(session, frame->hd.stream_id))
@@ -767,7 +778,8 @@ static void make_shared(void)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(shared_callbacks, on_data_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(shared_callbacks, on_frame_recv);
     nghttp2_session_callbacks_set_on_begin_frame_callback(shared_callbacks, on_begin_frame);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(shared_callbacks, on_invalid_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(shared_callbacks,
+                                                                 on_invalid_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(shared_callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(shared_callbacks, on_frame_send);
     nghttp2_session_callbacks_set_on_frame_not_send_callback(shared_callbacks, on_frame_not_send);
@@ -797,7 +809,7 @@ static bool submit_settings(struct h2 *h2, const struct config *config)
 
 enum err h2_open(struct conn *conn)
 {
-    struct h2     *h2 = calloc(1, sizeof *h2);
+    struct h2 *h2 = calloc(1, sizeof *h2);
     const uint64_t now_ns = conn->worker->now_ns;
 
     if (h2 == NULL)
@@ -861,12 +873,14 @@ bool h2_receive(struct conn *conn, struct span bytes)
 /* Ends a session whose client has spent an allowance; what is under way is given up. */
 static void end_abused(struct h2 *h2)
 {
-    if (h2->abused && nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM) != 0)
+    if (h2->abused &&
+        nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM) != 0)
         h2->failed = true;
     h2->abused = false;
 }
 
-/* Sends pieces once; what the socket does not take is kept in conn->left. false: the conn has failed. */
+/* Sends pieces once; what the socket does not take is kept in conn->left. false: the conn has
+ * failed. */
 static bool send_pieces(struct conn *conn, struct iovec *pieces, int count)
 {
     size_t sent = 0;
@@ -884,7 +898,8 @@ static bool send_pieces(struct conn *conn, struct iovec *pieces, int count)
 
     for (int i = 0; i < count; i++) {
         const size_t skipped = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
-        const struct span rest = {(char *)pieces[i].iov_base + skipped, pieces[i].iov_len - skipped};
+        const struct span rest = {(char *)pieces[i].iov_base + skipped,
+                                  pieces[i].iov_len - skipped};
         if (rest.size > 0 && !buffer_append(&conn->left, rest))
             return false;
         sent -= skipped;
@@ -896,7 +911,7 @@ static bool send_pieces(struct conn *conn, struct iovec *pieces, int count)
 static bool send_left(struct conn *conn)
 {
     struct iovec piece = {conn->left.data + conn->left_at, conn->left.size - conn->left_at};
-    size_t       sent = 0;
+    size_t sent = 0;
     const enum io_result result = io_send(&conn->io, &piece, 1, &sent);
 
     if (result != IO_DONE && result != IO_AGAIN)
@@ -917,12 +932,12 @@ static bool send_left(struct conn *conn)
 static bool send_frames(struct conn *conn)
 {
     struct h2 *h2 = conn->h2;
-    char      *out = conn->worker->out;
-    size_t     gathered = 0;
+    char *out = conn->worker->out;
+    size_t gathered = 0;
 
     while (conn->left.size == 0) {
         const uint8_t *frame = NULL;
-        const ssize_t  size = nghttp2_session_mem_send(h2->session, &frame);
+        const ssize_t size = nghttp2_session_mem_send(h2->session, &frame);
 
         if (size < 0)
             return false;
@@ -962,7 +977,8 @@ void h2_drain(struct conn *conn)
     if (h2->draining)
         return;
     h2->draining = true;
-    /* Requests that cross the notice on the wire are still served: the last id follows a second later. */
+    /* Requests that cross the notice on the wire are still served: the last id follows a second
+     * later. */
     (void)nghttp2_submit_shutdown_notice(h2->session);
     h2->notice_ns = conn->worker->now_ns;
 }
@@ -971,11 +987,10 @@ void h2_drain(struct conn *conn)
 
 uint64_t h2_deadline(const struct conn *conn)
 {
-    const struct h2     *h2 = conn->h2;
+    const struct h2 *h2 = conn->h2;
     const struct config *config = conn->worker->config;
-    uint64_t             at_ns = h2->stream_count > 0
-                                     ? h2->look_ns
-                                     : h2->idle_ns + ms_to_ns(config->timeouts_idle_h2_ms);
+    uint64_t at_ns =
+        h2->stream_count > 0 ? h2->look_ns : h2->idle_ns + ms_to_ns(config->timeouts_idle_h2_ms);
 
 #define NOT_AFTER(ns) (at_ns = (ns) < at_ns ? (ns) : at_ns)
     if (!h2->acknowledged)
@@ -1041,11 +1056,11 @@ static void look(struct h2 *h2, const struct config *config, uint64_t now_ns)
 
 bool h2_due(struct conn *conn)
 {
-    struct h2           *h2 = conn->h2;
+    struct h2 *h2 = conn->h2;
     const struct config *config = conn->worker->config;
-    const uint64_t       now_ns = conn->worker->now_ns;
-    uint32_t             end_code = NGHTTP2_NO_ERROR;
-    bool                 end = false;
+    const uint64_t now_ns = conn->worker->now_ns;
+    uint32_t end_code = NGHTTP2_NO_ERROR;
+    bool end = false;
 
     if (conn->left.size > 0 &&
         now_ns >= conn->progress_ns + ms_to_ns(config->timeouts_write_progress_ms))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/h2.h: HTTP/2 to exchanges and back                                (nghttp2, in h2.c alone)
+/* gateway/h2.h: HTTP/2 to exchanges and back                                (nghttp2, in h2.c
+ * alone)
  *
- * For:       one session per conn; our own counts of header bytes and fields, resets and odd frames.
+ * For:       one session per conn; our own counts of header bytes and fields, resets, odd frames.
  * Called by: conn.c. */
 #ifndef GATEWAY_H2_H
 #define GATEWAY_H2_H
@@ -14,13 +15,16 @@ MUST_CHECK enum err h2_open(struct conn *conn);
 /* Frees the session; open exchanges are abandoned first. */
 void h2_close(struct conn *conn);
 
-/* Bytes that came. false: the conn must be closed (what is pending is flushed first by h2_flush). */
+/* Bytes that came. false: the conn must be closed (what is pending is flushed first by h2_flush).
+ */
 MUST_CHECK bool h2_receive(struct conn *conn, struct span bytes);
 
-/* An exchange's answer moved on: submits the head, resumes deferred data, or resets. Flushing comes later. */
+/* An exchange's answer moved on: submits the head, resumes deferred data, or resets. Flushing comes
+ * later. */
 void h2_answer(struct exchange *x);
 
-/* Gathers frames and sends, until the socket is full or nothing is left. false: the conn is finished and flushed (or failed): close it. */
+/* Gathers frames and sends, until the socket is full or nothing is left. false: the conn is
+ * finished and flushed (or failed): close it. */
 MUST_CHECK bool h2_flush(struct conn *conn);
 
 /* GOAWAY; streams under way go on. */

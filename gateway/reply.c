@@ -10,11 +10,11 @@
 
 #include "config/base/log.h"
 
-#define FEW_FIELDS 16u             /* enough for nearly every answer */
+#define FEW_FIELDS 16u /* enough for nearly every answer */
 #define REQUEST_ID_BYTES_MAX 128u
 #define WANTED_HEADERS_BYTES_MAX 1024u
 #define NUMBER_BYTES 24u
-#define ERROR_FRAME_BYTES 160u     /* of an error body, without its texts */
+#define ERROR_FRAME_BYTES 160u /* of an error body, without its texts */
 #define RETRY_AFTER_SECONDS "1"
 #define RETRY_AFTER_MS "1000"
 
@@ -34,7 +34,7 @@ void reply_field(struct exchange *x, struct span name, struct span value)
 
     if (answer->field_count == 0 || answer->field_count == FEW_FIELDS) {
         const uint32_t room = answer->field_count == 0 ? FEW_FIELDS : ANSWER_FIELDS_MAX;
-        struct field  *fields = arena_take(&x->arena, room * sizeof *fields);
+        struct field *fields = arena_take(&x->arena, room * sizeof *fields);
         if (fields == NULL)
             return;
         if (answer->field_count > 0)
@@ -42,8 +42,9 @@ void reply_field(struct exchange *x, struct span name, struct span value)
         answer->fields = fields;
     }
     if (answer->field_count == ANSWER_FIELDS_MAX) {
-        log_event(LOG_WARN, "answer_field_dropped", "exchange %s: more than %d fields, %.*s is left out",
-                  x->exchange_id, ANSWER_FIELDS_MAX, (int)name.size, name.data);
+        log_event(LOG_WARN, "answer_field_dropped",
+                  "exchange %s: more than %d fields, %.*s is left out", x->exchange_id,
+                  ANSWER_FIELDS_MAX, (int)name.size, name.data);
         return;
     }
     answer->fields[answer->field_count++] = (struct field){name, value};
@@ -63,7 +64,8 @@ static bool is_request_id(struct span text)
         return false;
     for (size_t i = 0; i < text.size; i++) {
         const char c = text.data[i];
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        const bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!letter && c != '.' && c != '_' && c != '-')
             return false;
     }
@@ -91,7 +93,8 @@ static void cors_fields(struct exchange *x)
         reply_field(x, SPAN("access-control-expose-headers"), SPAN(HEADERS_EXPOSED));
         break;
     }
-    reply_field(x, SPAN("vary"), SPAN("origin")); /* also when it was not allowed: caches must know */
+    reply_field(x, SPAN("vary"),
+                SPAN("origin")); /* also when it was not allowed: caches must know */
 }
 
 /* May what a browser asks to send be echoed: names, commas, spaces and nothing else? */
@@ -101,7 +104,8 @@ static bool is_name_list(struct span text)
         return false;
     for (size_t i = 0; i < text.size; i++) {
         const char c = text.data[i];
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        const bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!letter && memchr("-_., ", c, 5) == NULL)
             return false;
     }
@@ -148,9 +152,9 @@ struct span reply_why(struct exchange *x)
 /* Milliseconds with three decimals, of nanoseconds. */
 static struct span write_ms(uint64_t ns, char *room, size_t room_bytes)
 {
-    char    *at = room + room_bytes;
+    char *at = room + room_bytes;
     uint64_t us = ns / 1000;
-    int      digits = 0;
+    int digits = 0;
 
     do {
         if (digits == 3)
@@ -162,19 +166,22 @@ static struct span write_ms(uint64_t ns, char *room, size_t room_bytes)
     return (struct span){at, (size_t)(room + room_bytes - at)};
 }
 
-/* What we added before the ask was handed over: from the head's begin to the send, the queue left out. */
+/* What we added before the ask was handed over: from the head's begin to the send, the queue left
+ * out. */
 static void overhead_field(struct exchange *x)
 {
     const uint64_t until_ns = x->sent_ns > 0 ? x->sent_ns : x->worker->now_ns;
     const uint64_t passed_ns = until_ns > x->opened_ns ? until_ns - x->opened_ns : 0;
-    char          *room = arena_take(&x->arena, NUMBER_BYTES);
+    char *room = arena_take(&x->arena, NUMBER_BYTES);
 
     if (room)
-        reply_field(x, SPAN("x-tollgate-overhead-ms"),
-                    write_ms(passed_ns > x->queue_ns ? passed_ns - x->queue_ns : 0, room, NUMBER_BYTES));
+        reply_field(
+            x, SPAN("x-tollgate-overhead-ms"),
+            write_ms(passed_ns > x->queue_ns ? passed_ns - x->queue_ns : 0, room, NUMBER_BYTES));
 }
 
-/* Names come from the operator's file and may be any text; a field value may not (RFC 9110 section 5.5). */
+/* Names come from the operator's file and may be any text; a field value may not (RFC 9110
+ * section 5.5). */
 static void name_field(struct exchange *x, struct span name, struct span value)
 {
     for (size_t i = 0; i < value.size; i++)
@@ -215,7 +222,7 @@ void reply_begin(struct exchange *x, int status)
 void reply_finish(struct exchange *x, struct span content_type, struct chunk *body)
 {
     struct answer *answer = &x->answer;
-    const bool     head_only = answer->status == 204 || span_equal(x->method, SPAN("HEAD"));
+    const bool head_only = answer->status == 204 || span_equal(x->method, SPAN("HEAD"));
 
     if (content_type.size > 0)
         reply_field(x, SPAN("content-type"), content_type);
@@ -273,7 +280,7 @@ static struct chunk *error_chunk(const struct err_row *row, struct span message,
 {
     const struct span type = span_of(row->type);
     const struct span code = span_of(row->code);
-    struct chunk     *chunk =
+    struct chunk *chunk =
         chunk_new(ERROR_FRAME_BYTES + 6 * (message.size + param.size + type.size + code.size));
 
     if (chunk == NULL)
@@ -315,8 +322,8 @@ static void answer_error(struct exchange *x, enum err err, const char *message, 
                          struct span allowed)
 {
     const struct err_row *row = err_row(err);
-    struct chunk         *chunk = error_chunk(row, span_of(message ? message : row->says),
-                                              span_of(param), SPAN(""), SPAN(""));
+    struct chunk *chunk = error_chunk(row, span_of(message ? message : row->says), span_of(param),
+                                      SPAN(""), SPAN(""));
 
     if (x->cause == OK)
         x->cause = err;
@@ -341,8 +348,8 @@ void reply_method_error(struct exchange *x, struct span allowed)
 struct chunk *reply_error_event(struct exchange *x, enum err err)
 {
     const struct err_row *row = err_row(err);
-    struct chunk *chunk = error_chunk(row, span_of(row->says), (struct span){NULL, 0},
-                                      SPAN("data: "), SPAN("\n\n"));
+    struct chunk *chunk =
+        error_chunk(row, span_of(row->says), (struct span){NULL, 0}, SPAN("data: "), SPAN("\n\n"));
 
     if (chunk == NULL)
         return NULL;
@@ -364,7 +371,7 @@ static int hex_digit(char c)
 
 struct span reply_decode_path(struct span text, struct arena *arena)
 {
-    char  *out = arena_take(arena, text.size);
+    char *out = arena_take(arena, text.size);
     size_t size = 0;
 
     if (out == NULL)
@@ -394,8 +401,8 @@ static size_t model_bytes(struct span name)
 static char *write_model(char *at, const struct config_model *model, struct span name)
 {
     int64_t seconds = model->prices[0].from_us / 1000000;
-    char    digits[NUMBER_BYTES];
-    size_t  first = sizeof digits;
+    char digits[NUMBER_BYTES];
+    size_t first = sizeof digits;
 
     if (seconds < 0)
         seconds = 0;
@@ -419,7 +426,7 @@ static void reply_json(struct exchange *x, struct chunk *chunk, const char *end)
 
 static void reply_one_model(struct exchange *x)
 {
-    const struct span          name = reply_decode_path(x->path_rest, &x->arena);
+    const struct span name = reply_decode_path(x->path_rest, &x->arena);
     const struct config_model *model = name.size > 0 ? config_find_model(x->config, name) : NULL;
 
     if (model == NULL || !model_set_has(&x->key->tenant->models, model->index)) {
@@ -435,10 +442,10 @@ static void reply_one_model(struct exchange *x)
 
 void reply_models(struct exchange *x)
 {
-    const struct config    *config = x->config;
+    const struct config *config = x->config;
     const struct model_set *allowed = &x->key->tenant->models;
-    size_t                  room = 40;
-    bool                    first = true;
+    size_t room = 40;
+    bool first = true;
 
     if (x->path_rest.size > 0) {
         reply_one_model(x);

@@ -31,16 +31,16 @@ static const char configuration[] =
     "tenants:\n"
     "  acme: {keys: [{id: web, key: a-key-of-the-tests-1}]}\n";
 
-static struct config  *config;
-static struct server   server;
-static struct worker   worker;
+static struct config *config;
+static struct server server;
+static struct worker worker;
 static struct exchange x;
 
 /* ---- the other rooms, as this test wants them ---- */
 
-static bool                        some_replica_takes_work, journal_writable, reload_works;
+static bool some_replica_takes_work, journal_writable, reload_works;
 static const struct config_replica *drained;
-static int                         drains;
+static int drains;
 
 bool router_ready(const struct config *of)
 {
@@ -50,9 +50,14 @@ bool router_ready(const struct config *of)
 
 void router_view(const struct config_replica *replica, struct router_replica_view *out_view)
 {
-    *out_view = (struct router_replica_view){
-        .health = REPLICA_IN, .slots = replica->slots, .busy = 1, .work = 120, .attempts = 7,
-        .failures = 2, .strikes = 1, .drained = replica == drained};
+    *out_view = (struct router_replica_view){.health = REPLICA_IN,
+                                             .slots = replica->slots,
+                                             .busy = 1,
+                                             .work = 120,
+                                             .attempts = 7,
+                                             .failures = 2,
+                                             .strikes = 1,
+                                             .drained = replica == drained};
 }
 
 const char *router_health_name(enum replica_health health)
@@ -163,7 +168,8 @@ static const char *ask(const char *method, const char *path)
     assert_true(x.answer.ready && x.rider.ended);
     text[0] = '\0';
     if (x.rider.cursor)
-        (void)snprintf(text, sizeof text, "%.*s", (int)x.rider.cursor->size, chunk_data(x.rider.cursor));
+        (void)snprintf(text, sizeof text, "%.*s", (int)x.rider.cursor->size,
+                       chunk_data(x.rider.cursor));
     return text;
 }
 
@@ -212,8 +218,9 @@ static void admin_answers_health_on_any_listener_and_nothing_else(void **state)
 
 static void admin_wants_its_token(void **state)
 {
-    static const char *const wrong[] = {"Bearer token-of-the-operato", "Bearer token-of-the-operator2",
-                                        "token-of-the-operator", "Bearer ", ""};
+    static const char *const wrong[] = {"Bearer token-of-the-operato",
+                                        "Bearer token-of-the-operator2", "token-of-the-operator",
+                                        "Bearer ", ""};
 
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -259,10 +266,11 @@ static void admin_shows_replicas(void **state)
     (void)state;
     const char *text = ask("GET", "/replicas");
 
-    assert_non_null(strstr(text, "{\"models\":[{\"model\":\"org/small\",\"waiting\":3,\"replicas\":["
-                                 "{\"name\":\"s1\",\"url\":\"http://127.0.0.1:8001\",\"health\":\"in\","
-                                 "\"drained\":false,\"slots\":4,\"busy\":1,\"work_tokens\":120,"
-                                 "\"attempts\":7,\"failures\":2,\"strikes\":1,\"out_for_ms\":0}"));
+    assert_non_null(strstr(text,
+                           "{\"models\":[{\"model\":\"org/small\",\"waiting\":3,\"replicas\":["
+                           "{\"name\":\"s1\",\"url\":\"http://127.0.0.1:8001\",\"health\":\"in\","
+                           "\"drained\":false,\"slots\":4,\"busy\":1,\"work_tokens\":120,"
+                           "\"attempts\":7,\"failures\":2,\"strikes\":1,\"out_for_ms\":0}"));
     assert_null(strstr(text, "key-of-the-replica"));
 }
 
@@ -278,8 +286,12 @@ static void admin_drains_a_replica_by_name(void **state)
 static void admin_drains_nothing_unknown(void **state)
 {
     static const char *const paths[] = {
-        "/replicas/org/small/s3/drain", "/replicas/none/s1/drain", "/replicas/org/small/s1/stop",
-        "/replicas/s1/drain",           "/replicas/",              "/replicas/%zz/s1/drain",
+        "/replicas/org/small/s3/drain",
+        "/replicas/none/s1/drain",
+        "/replicas/org/small/s1/stop",
+        "/replicas/s1/drain",
+        "/replicas/",
+        "/replicas/%zz/s1/drain",
     };
 
     (void)state;

@@ -2,10 +2,11 @@
 /* tests/unit/test_h2.c: HTTP/2 to exchanges and back, against a real client session in memory.
  *
  * Promises:  1. A request reaches its exchange whole: method, target, fields, body, end.
- *            2. An answer leaves whole and in order, whatever the socket takes at a time; a broken one is
- *               reset behind its data.
+ *            2. An answer leaves whole and in order, whatever the socket takes at a time; a broken
+ * one is reset behind its data.
  *            3. What is malformed or too large is refused on its stream alone.
- *            4. What costs a client nothing is bounded: resets, control frames, silence, stalled streams.
+ *            4. What costs a client nothing is bounded: resets, control frames, silence, stalled
+ * streams.
  *            5. Windows of uploads are given back; an early answer stops the upload.
  *            6. A drain lets streams under way end.
  *
@@ -28,21 +29,21 @@
 
 struct seen {
     struct exchange x;
-    bool            begun, body_ended, abandoned, answered;
-    enum err        refused;
-    size_t          body_bytes;
-    uint32_t        fields;
-    uint32_t        deliveries;
-    struct span     host, custom;
+    bool begun, body_ended, abandoned, answered;
+    enum err refused;
+    size_t body_bytes;
+    uint32_t fields;
+    uint32_t deliveries;
+    struct span host, custom;
 };
 
-static struct seen  *exchanges[EXCHANGES_MAX];
-static size_t        exchange_total;
-static enum err      body_verdict; /* what exchange_body() says */
+static struct seen *exchanges[EXCHANGES_MAX];
+static size_t exchange_total;
+static enum err body_verdict; /* what exchange_body() says */
 static struct config config;
 static struct server server;
 static struct worker worker;
-static struct conn   conn;
+static struct conn conn;
 
 static struct seen *seen_of(struct exchange *x)
 {
@@ -128,10 +129,10 @@ const char *server_date(struct worker *of)
 
 /* ---- the fake socket: takes so much, then no more ---- */
 
-static char  *wire;
+static char *wire;
 static size_t wire_size;
 static size_t wire_room; /* bytes that it still takes */
-static int    sends;
+static int sends;
 
 enum io_result io_send(struct io *io, struct iovec *pieces, int count, size_t *out_size)
 {
@@ -153,20 +154,20 @@ enum io_result io_send(struct io *io, struct iovec *pieces, int count, size_t *o
 /* ---- the client: nghttp2's own ---- */
 
 struct answer_seen {
-    int      status;
-    size_t   bytes;
-    bool     ended, closed, has_date;
+    int status;
+    size_t bytes;
+    bool ended, closed, has_date;
     uint32_t reset; /* error code of the close */
-    char     text[256];
-    long     length; /* content-length, -1: none */
-    int      interim;
+    char text[256];
+    long length; /* content-length, -1: none */
+    int interim;
 };
 
-static nghttp2_session   *client;
+static nghttp2_session *client;
 static struct answer_seen answers[64]; /* by (stream id - 1) / 2 */
-static uint32_t           goaway_code;
-static int32_t            goaway_last_id;
-static int                goaways, pings;
+static uint32_t goaway_code;
+static int32_t goaway_last_id;
+static int goaways, pings;
 
 static struct answer_seen *answer_of(int32_t id)
 {
@@ -178,9 +179,9 @@ static int client_header(nghttp2_session *session, const nghttp2_frame *frame, c
                          void *user)
 {
     struct answer_seen *answer = answer_of(frame->hd.stream_id);
-    const struct span   field = {(const char *)name, name_size};
-    const struct span   text = {(const char *)value, value_size};
-    int64_t             number = -1;
+    const struct span field = {(const char *)name, name_size};
+    const struct span text = {(const char *)value, value_size};
+    int64_t number = -1;
 
     (void)session, (void)flags, (void)user;
     if (span_equal(field, SPAN(":status")) && span_to_int64(text, &number)) {
@@ -252,7 +253,7 @@ static void exchange_bytes(void)
 
     for (int round = 0; round < 200 && conn.h2; round++) {
         ssize_t size;
-        bool    moved = false;
+        bool moved = false;
         while ((size = nghttp2_session_mem_send(client, &bytes)) > 0) {
             moved = true;
             alive = h2_receive(&conn, (struct span){(const char *)bytes, (size_t)size});
@@ -273,7 +274,7 @@ static void pass_ms(uint64_t ms)
 static int set_up(void **state)
 {
     nghttp2_session_callbacks *callbacks;
-    nghttp2_option            *option;
+    nghttp2_option *option;
 
     (void)state;
     memset(&config, 0, sizeof config);
@@ -347,14 +348,14 @@ static int tear_down(void **state)
 
 struct upload {
     size_t left;
-    bool   endless; /* holds back the end */
+    bool endless; /* holds back the end */
 };
 
 static ssize_t read_upload(nghttp2_session *session, int32_t id, uint8_t *out, size_t room,
                            uint32_t *flags, nghttp2_data_source *source, void *user)
 {
     struct upload *upload = source->ptr;
-    const size_t   size = upload->left < room ? upload->left : room;
+    const size_t size = upload->left < room ? upload->left : room;
 
     (void)session, (void)id, (void)user;
     memset(out, 'u', size);
@@ -399,7 +400,7 @@ static void begin_answer(struct exchange *x, enum answer_framing framing, uint64
 
 static void feed(struct exchange *x, const char *text, size_t repeated)
 {
-    const size_t  size = strlen(text);
+    const size_t size = strlen(text);
     struct chunk *chunk = chunk_new(size * repeated);
 
     assert_non_null(chunk);
@@ -423,7 +424,7 @@ static void h2_hands_a_request_over_whole(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions?a=b"),
                                  FIELD("x-task-class", "code"), FIELD("content-length", "5000")};
-    struct upload    upload = {.left = 5000};
+    struct upload upload = {.left = 5000};
 
     (void)state;
     ask(fields, sizeof fields / sizeof *fields, &upload);
@@ -452,7 +453,7 @@ static void h2_tells_who_expects_it_to_continue(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions"),
                                  FIELD("expect", "100-continue")};
-    struct upload    upload = {.left = 10};
+    struct upload upload = {.left = 10};
 
     (void)state;
     const int32_t id = ask(fields, sizeof fields / sizeof *fields, &upload);
@@ -629,7 +630,7 @@ static void h2_refuses_too_many_fields_and_serves_the_next(void **state)
 static void h2_refuses_too_many_header_bytes(void **state)
 {
     static char value[16001];
-    nghttp2_nv  fields[4 + 5] = {HEAD("GET", "/v1/models")};
+    nghttp2_nv fields[4 + 5] = {HEAD("GET", "/v1/models")};
 
     (void)state;
     memset(value, 'v', sizeof value - 1);
@@ -646,7 +647,7 @@ static void h2_refuses_a_body_announced_too_large(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions"),
                                  FIELD("content-length", "33554433")};
-    struct upload    upload = {.left = 1, .endless = true};
+    struct upload upload = {.left = 1, .endless = true};
 
     (void)state;
     const int32_t id = ask(fields, sizeof fields / sizeof *fields, &upload);
@@ -659,9 +660,9 @@ static void h2_refuses_a_body_announced_too_large(void **state)
 
 static void h2_refuses_connect_and_long_paths_and_odd_expectations(void **state)
 {
-    static char      path[9001] = "/";
+    static char path[9001] = "/";
     const nghttp2_nv connect_fields[] = {FIELD(":method", "CONNECT"), FIELD(":authority", "a:1")};
-    struct upload    upload = {.left = 1, .endless = true};
+    struct upload upload = {.left = 1, .endless = true};
 
     (void)state;
     memset(path + 1, 'p', sizeof path - 2);
@@ -682,14 +683,10 @@ static void h2_resets_what_is_malformed(void **state)
     static const struct {
         const char *name, *value;
     } bad[] = {
-        {"X-Upper", "case"},
-        {"x-value", "carriage\rreturn"},
-        {"x-space", " before"},
-        {"host", "another:4000"},
-        {"connection", "close"},
-        {"transfer-encoding", "chunked"},
-        {"te", "gzip"},
-        {"x name", "space"},
+        {"X-Upper", "case"},      {"x-value", "carriage\rreturn"},
+        {"x-space", " before"},   {"host", "another:4000"},
+        {"connection", "close"},  {"transfer-encoding", "chunked"},
+        {"te", "gzip"},           {"x name", "space"},
         {"content-length", "+5"},
     };
 
@@ -822,7 +819,7 @@ static void h2_closes_an_idle_conn(void **state)
 static void h2_answers_a_body_that_comes_too_slowly(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions")};
-    struct upload    upload = {.left = 5, .endless = true};
+    struct upload upload = {.left = 5, .endless = true};
 
     (void)state;
     const int32_t id = ask(fields, 4, &upload);
@@ -921,7 +918,7 @@ static void h2_waits_ten_seconds_for_the_settings_to_be_known(void **state)
 static void h2_gives_windows_back_as_the_body_comes(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions")};
-    struct upload    upload = {.left = 3 << 20};
+    struct upload upload = {.left = 3 << 20};
 
     (void)state;
     ask(fields, 4, &upload);
@@ -934,7 +931,7 @@ static void h2_gives_windows_back_as_the_body_comes(void **state)
 static void h2_gives_windows_back_of_bytes_nobody_wants(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions")};
-    struct upload    upload = {.left = 3 << 20};
+    struct upload upload = {.left = 3 << 20};
 
     (void)state;
     body_verdict = ERR_TOO_LARGE;
@@ -948,7 +945,7 @@ static void h2_gives_windows_back_of_bytes_nobody_wants(void **state)
 static void h2_stops_an_upload_that_is_already_answered(void **state)
 {
     const nghttp2_nv fields[] = {HEAD("POST", "/v1/chat/completions")};
-    struct upload    upload = {.left = 1000, .endless = true};
+    struct upload upload = {.left = 1000, .endless = true};
 
     (void)state;
     const int32_t id = ask(fields, 4, &upload);

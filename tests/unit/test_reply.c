@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_reply.c: answers of our own.
  *
- * Promises:  1. An error has the API's shape, its row's status, and the fields that its status asks for.
+ * Promises:  1. An error has the API's shape, its row's status, and the fields that its status
+ *               asks for.
  *            2. Texts are escaped; what cannot stand in a field is left out.
  *            3. A key sees the models that its tenant may use, and no other.
  *            4. Browsers of the configured origins, and only they, may read answers.
- *            5. Every answer says which request it belongs to and, once a route was chosen, why it went there. */
+ *            5. Every answer says which request it belongs to and, once a route was chosen, why it
+ * went there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,10 +36,10 @@ static const char configuration[] =
     "tenants:\n"
     "  acme: {keys: [{id: web, key: a-key-of-the-tests-1}], models: [small, org/large]}\n";
 
-static struct config  *config;
-static struct worker   worker;
+static struct config *config;
+static struct worker worker;
 static struct exchange x;
-static int             rung; /* how often the protocol was told */
+static int rung; /* how often the protocol was told */
 
 static void ring(struct rider *rider)
 {
@@ -93,7 +95,7 @@ static int tear_down(void **state)
 /* The answer's body as text, "" when it has none. */
 static const char *body(void)
 {
-    static char         text[4096];
+    static char text[4096];
     const struct chunk *chunk = x.rider.cursor;
 
     assert_true(x.answer.ready && x.rider.ended && !x.rider.broken);
@@ -134,10 +136,10 @@ static void reply_error_has_the_shape_of_the_api(void **state)
     assert_int_equal(x.answer.status, 404);
     assert_int_equal(x.answer.framing, ANSWER_LENGTH);
     assert_string_equal(field("content-type"), "application/json");
-    assert_string_equal(body(),
-                        "{\"error\":{\"message\":\"this model does not exist here, or is not open to this "
-                        "key; GET /v1/models lists those that are\",\"type\":\"invalid_request_error\","
-                        "\"param\":\"model\",\"code\":\"model_not_found\"}}");
+    assert_string_equal(
+        body(), "{\"error\":{\"message\":\"this model does not exist here, or is not open to this "
+                "key; GET /v1/models lists those that are\",\"type\":\"invalid_request_error\","
+                "\"param\":\"model\",\"code\":\"model_not_found\"}}");
     assert_int_equal(x.cause, ERR_NO_MODEL);
 }
 
@@ -225,14 +227,16 @@ static void reply_models_lists_what_the_tenant_may_use(void **state)
         body(),
         "{\"object\":\"list\",\"data\":["
         "{\"id\":\"small\",\"object\":\"model\",\"created\":1767225600,\"owned_by\":\"tollgate\"},"
-        "{\"id\":\"gpt-4o-mini\",\"object\":\"model\",\"created\":1767225600,\"owned_by\":\"tollgate\"},"
-        "{\"id\":\"org/large\",\"object\":\"model\",\"created\":1767312000,\"owned_by\":\"tollgate\"}]}");
+        "{\"id\":\"gpt-4o-mini\",\"object\":\"model\",\"created\":1767225600,\"owned_by\":"
+        "\"tollgate\"},"
+        "{\"id\":\"org/"
+        "large\",\"object\":\"model\",\"created\":1767312000,\"owned_by\":\"tollgate\"}]}");
 }
 
 static void reply_models_finds_one_by_name_alias_or_encoded_path(void **state)
 {
     static const char *const paths[][2] = {
-        {"small", "small"}, {"gpt-4o-mini", "gpt-4o-mini"}, {"org%2Flarge", "org/large"},
+        {"small", "small"},         {"gpt-4o-mini", "gpt-4o-mini"}, {"org%2Flarge", "org/large"},
         {"org/large", "org/large"}, {"%73mall", "small"},
     };
     char wanted[64];
@@ -357,10 +361,10 @@ static void reply_says_where_it_went_and_what_that_took(void **state)
 static void reply_writes_small_overheads_with_all_decimals(void **state)
 {
     static const struct {
-        uint64_t    ns;
+        uint64_t ns;
         const char *text;
-    } cases[] = {{0, "0.000"}, {7999, "0.007"}, {42000, "0.042"}, {999999, "0.999"}, {1000000, "1.000"},
-                 {123456789000, "123456.789"}};
+    } cases[] = {{0, "0.000"},      {7999, "0.007"},    {42000, "0.042"},
+                 {999999, "0.999"}, {1000000, "1.000"}, {123456789000, "123456.789"}};
 
     (void)state;
     route_to_small();
