@@ -229,6 +229,9 @@ static bool h1_take_body(struct conn *conn, struct span *bytes)
             }
             continue;
         case H1_PIECE_MORE:
+            /* A chunk that will not fit is refused at its size line. */
+            if (x->step <= STEP_read_ask && conn->body.left > (uint64_t)x->config->limits_body_bytes - x->body.size)
+                h1_refuse(conn, x, ERR_TOO_LARGE);
             return false;
         case H1_PIECE_END:
             conn->reading_body = false;

@@ -16,7 +16,7 @@
 static bool client_takes(const struct exchange *x, struct span coding)
 {
     struct span left = x->accept_encoding;
-    while (left.size) {
+    while (left.data && left.size) {
         const char *comma = memchr(left.data, ',', left.size);
         struct span item = {left.data, comma ? (size_t)(comma - left.data) : left.size};
         left = span_from(left, comma ? item.size + 1 : left.size);

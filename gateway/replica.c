@@ -109,13 +109,22 @@ static void close_link(struct link *link)
     server_bury(link->worker, &link->grave);
 }
 
+/* Has the replica neither spoken nor hung up? An edge alone says little: bytes that came while the socket was being read
+ * ring once more although they have been taken. */
+static bool is_quiet(struct link *link)
+{
+    char   byte;
+    size_t size;
+    return !link->io.readable || io_recv(&link->io, &byte, 1, &size) == IO_AGAIN;
+}
+
 /* An idle one that speaks or hangs up is of no use any more. */
 static void link_ready(struct io *io)
 {
     struct link *link = container_of(io, struct link, io);
     if (link->attempt)
         server_wake(link->worker, &link->attempt->wake);
-    else if (link->io.readable)
+    else if (!is_quiet(link))
         close_link(link);
 }
 
@@ -130,7 +139,7 @@ static void keep_link(struct link *link, const struct config *config)
 {
     struct pool *pool = link->pool;
     const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
-    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining || link->io.readable) {
+    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining || !is_quiet(link)) {
         close_link(link);
         return;
     }

@@ -357,15 +357,21 @@ enum verdict step_queue(struct exchange *x)
 
 /* ---- send ---- */
 
+/* Is there a replica or a model that has not failed this exchange yet, besides the one of this attempt? */
+static bool elsewhere(const struct exchange *x, const struct attempt *attempt)
+{
+    const uint32_t replicas = attempt->model->replica_count;
+    const uint64_t all = replicas == 64 ? UINT64_MAX : (UINT64_C(1) << replicas) - 1;
+    const uint64_t excluded = x->excluded | UINT64_C(1) << attempt->replica->index;
+    return excluded != all || x->candidate + 1 < x->candidate_count;
+}
+
 /* May this exchange be tried again after a failure, and is there anywhere to go? Then the budget has counted it. */
 static bool may_retry(struct exchange *x, const struct attempt *attempt)
 {
-    const struct config_model *model = attempt->model;
-    const uint64_t excluded = x->excluded | UINT64_C(1) << attempt->replica->index;
-    const uint64_t all = model->replica_count == 64 ? UINT64_MAX : (UINT64_C(1) << model->replica_count) - 1;
     if (x->early_head || x->attempts >= (uint32_t)x->config->retry_attempts)
         return false;
-    if (excluded == all && x->candidate + 1 >= x->candidate_count)
+    if (!elsewhere(x, attempt) && attempt->result != ATTEMPT_RESET)
         return false;
     if (x->retry_counted) {
         router_retry_done();
@@ -412,6 +418,8 @@ static enum verdict retry(struct exchange *x)
     meter_waste(x->slot, attempt->replica->name, attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
     metric_add(METRIC_attempts_retried_total, 1);
     x->excluded |= UINT64_C(1) << attempt->replica->index;
+    if (!elsewhere(x, attempt))
+        x->excluded = 0; /* a reset says little of the replica itself: the same one may do better */
     x->retry_counted = x->retried = true;
     attempt_drop(x, result_of_status(attempt->status));
     return RETRY;
