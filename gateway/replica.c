@@ -143,6 +143,9 @@ static void keep_link(struct link *link, const struct config *config)
         close_link(link);
         return;
     }
+    /* What is kept for the next request, perhaps another tenant's, holds no byte of this answer. */
+    buffer_free(&link->in);
+    link->scanned = 0;
     link->attempt->link = NULL;
     link->attempt = NULL;
     link->next = pool->idle;
@@ -164,6 +167,7 @@ static struct link *take_link(struct pool *pool, const struct config *config)
     if (link->worker->now_ns - link->kept_ns > idle_ns)
         return NULL; /* all others are older still; their deadlines close them */
     leave_pool(link);
+    assert(link->in.size == 0);
     link->reused = true;
     return link;
 }
