@@ -13,8 +13,8 @@
 #include "config/base/log.h"
 #include "gateway/reply.h"
 
-#define LINE_BYTES 4096
-#define TEXT_BYTES_MAX 512u /* of one value; what is longer is cut */
+#define LINE_BYTES 8192     /* every text at its longest, each byte escaped to six, fits */
+#define TEXT_BYTES_MAX 128u /* of one value; what is longer is cut */
 #define PATH_BYTES_MAX 256u
 #define STRANGERS_PER_SECOND 10
 
