@@ -189,7 +189,7 @@ static void access_line_survives_any_text(void **state)
     const char *text = lines(&count);
     assert_int_equal(count, 1);
     assert_int_equal(text[strlen(text) - 1], '\n');
-    json_t *tree = json_loads(text, 0, NULL);
+    json_t *tree = json_loads(text, JSON_ALLOW_NUL, NULL);
     assert_non_null(tree);
     json_decref(tree);
 }
