@@ -5,8 +5,8 @@
  * Called by: steps.c.
  * Knows not: sockets, tenants, prices; how the body got here.
  *
- * A table names the members that matter and the function that reads each; all others are passed over
- * and go on as they came. */
+ * A table names the members that matter and the function that reads each; all others are passed
+ * over and go on as they came. */
 #include "gateway/ask.h"
 
 #include "config/base/log.h"
@@ -402,12 +402,12 @@ static bool read_best_of(struct reader *reader, const struct known *known)
     return read_count(reader, known, 1, reader->limits->n, &reader->best_of);
 }
 
-static bool read_max_tokens(struct reader *reader, const struct known *known)
+static bool read_tokens(struct reader *reader, const struct known *known)
 {
     return read_count(reader, known, 0, INT64_MAX, &reader->tokens);
 }
 
-static bool read_max_completion_tokens(struct reader *reader, const struct known *known)
+static bool read_completion_tokens(struct reader *reader, const struct known *known)
 {
     return read_count(reader, known, 0, INT64_MAX, &reader->completion_tokens);
 }
@@ -579,8 +579,8 @@ static bool read_prompt_of_list(struct reader *reader, const struct known *known
     return true;
 }
 
-/* Takes a list of prompts, or one prompt as a list of token ids. The text of ids is counted as it is
- * spelt: never fewer bytes than ids, and about as many bytes for each as a token of text has. */
+/* Takes a list of prompts, or one prompt as a list of token ids. The text of ids is counted as it
+ * is spelt: never fewer bytes than ids, and about as many bytes for each as a token of text has. */
 static bool read_prompt_list(struct reader *reader, const struct known *known)
 {
     struct scan *scan = &reader->scan;
@@ -670,8 +670,8 @@ static bool next_string(struct span *rest, struct span *out_raw, bool *out_key)
     return true;
 }
 
-/* May this text make a model server fetch something? Anything with a scheme may, but data: does not.
- * An escape may hide the colon. */
+/* May this text make a model server fetch something? Anything with a scheme may, but data: does
+ * not. An escape may hide the colon. */
 static bool is_remote(struct span raw)
 {
     if (raw.size >= 5 && span_equal_nocase((struct span){raw.data, 5}, SPAN("data:")))
@@ -856,44 +856,44 @@ static bool read_other_messages(struct reader *reader, const struct known *known
 /* ---- the table, and the pass ---- */
 
 #define IN_CHAT (1u << ENDPOINT_CHAT)
-#define IN_COMPLETIONS (1u << ENDPOINT_COMPLETIONS)
-#define IN_EMBEDDINGS (1u << ENDPOINT_EMBEDDINGS)
-#define IN_BOTH (IN_CHAT | IN_COMPLETIONS)
-#define IN_ALL (IN_BOTH | IN_EMBEDDINGS)
+#define IN_TEXT (1u << ENDPOINT_COMPLETIONS)
+#define IN_VECTORS (1u << ENDPOINT_EMBEDDINGS)
+#define IN_BOTH (IN_CHAT | IN_TEXT)
+#define IN_ALL (IN_BOTH | IN_VECTORS)
 
 /* clang-format off */
 
 /* By size, so that a look-up ends early. */
 static const struct known known_members[] = {
-    {SPAN("n"),                     IN_BOTH,        read_n,                     0},
-    {SPAN("input"),                 IN_EMBEDDINGS,  read_prompt,                0},
-    {SPAN("model"),                 IN_ALL,         read_model,                 0},
-    {SPAN("tools"),                 IN_CHAT,        read_tools,                 0},
-    {SPAN("prompt"),                IN_COMPLETIONS, read_prompt,                0},
-    {SPAN("stream"),                IN_BOTH,        read_stream,                0},
-    {SPAN("suffix"),                IN_COMPLETIONS, read_as_text,               0},
-    {SPAN("best_of"),               IN_COMPLETIONS, read_best_of,               0},
-    {SPAN("messages"),              IN_CHAT,        read_messages,              0},
-    {SPAN("messages"),              IN_EMBEDDINGS,  read_other_messages,        0},
-    {SPAN("metadata"),              IN_ALL,         read_metadata,              0},
-    {SPAN("priority"),              IN_ALL,         read_refused,               REFUSED_PRIORITY},
-    {SPAN("documents"),             IN_CHAT,        read_as_text,               0},
-    {SPAN("functions"),             IN_CHAT,        read_as_text,               0},
-    {SPAN("cache_salt"),            IN_ALL,         read_cache_salt,            0},
-    {SPAN("max_tokens"),            IN_BOTH,        read_max_tokens,            0},
-    {SPAN("request_id"),            IN_ALL,         read_refused,               REFUSED_REQUEST_ID},
-    {SPAN("session_id"),            IN_ALL,         read_refused,               REFUSED_SESSION_ID},
-    {SPAN("vllm_xargs"),            IN_ALL,         read_refused,               REFUSED_VLLM_XARGS},
-    {SPAN("guided_json"),           IN_BOTH,        read_schema,                0},
-    {SPAN("chat_template"),         IN_ALL,         read_refused,               REFUSED_CHAT_TEMPLATE},
-    {SPAN("prompt_embeds"),         IN_COMPLETIONS, read_prompt_embeds,         REFUSED_PROMPT_EMBEDS},
-    {SPAN("prompt_embeds"),         IN_ALL,         read_refused,               REFUSED_PROMPT_EMBEDS},
-    {SPAN("stream_options"),        IN_BOTH,        read_stream_options,        0},
-    {SPAN("response_format"),       IN_BOTH,        read_response_format,       0},
-    {SPAN("ec_transfer_params"),    IN_ALL,         read_refused,               REFUSED_EC_TRANSFER_PARAMS},
-    {SPAN("kv_transfer_params"),    IN_ALL,         read_refused,               REFUSED_KV_TRANSFER_PARAMS},
-    {SPAN("structured_outputs"),    IN_BOTH,        read_schema,                0},
-    {SPAN("max_completion_tokens"), IN_CHAT,        read_max_completion_tokens, 0},
+    {SPAN("n"),                     IN_BOTH,    read_n,                 0},
+    {SPAN("input"),                 IN_VECTORS, read_prompt,            0},
+    {SPAN("model"),                 IN_ALL,     read_model,             0},
+    {SPAN("tools"),                 IN_CHAT,    read_tools,             0},
+    {SPAN("prompt"),                IN_TEXT,    read_prompt,            0},
+    {SPAN("stream"),                IN_BOTH,    read_stream,            0},
+    {SPAN("suffix"),                IN_TEXT,    read_as_text,           0},
+    {SPAN("best_of"),               IN_TEXT,    read_best_of,           0},
+    {SPAN("messages"),              IN_CHAT,    read_messages,          0},
+    {SPAN("messages"),              IN_VECTORS, read_other_messages,    0},
+    {SPAN("metadata"),              IN_ALL,     read_metadata,          0},
+    {SPAN("priority"),              IN_ALL,     read_refused,           REFUSED_PRIORITY},
+    {SPAN("documents"),             IN_CHAT,    read_as_text,           0},
+    {SPAN("functions"),             IN_CHAT,    read_as_text,           0},
+    {SPAN("cache_salt"),            IN_ALL,     read_cache_salt,        0},
+    {SPAN("max_tokens"),            IN_BOTH,    read_tokens,            0},
+    {SPAN("request_id"),            IN_ALL,     read_refused,           REFUSED_REQUEST_ID},
+    {SPAN("session_id"),            IN_ALL,     read_refused,           REFUSED_SESSION_ID},
+    {SPAN("vllm_xargs"),            IN_ALL,     read_refused,           REFUSED_VLLM_XARGS},
+    {SPAN("guided_json"),           IN_BOTH,    read_schema,            0},
+    {SPAN("chat_template"),         IN_ALL,     read_refused,           REFUSED_CHAT_TEMPLATE},
+    {SPAN("prompt_embeds"),         IN_TEXT,    read_prompt_embeds,     REFUSED_PROMPT_EMBEDS},
+    {SPAN("prompt_embeds"),         IN_ALL,     read_refused,           REFUSED_PROMPT_EMBEDS},
+    {SPAN("stream_options"),        IN_BOTH,    read_stream_options,    0},
+    {SPAN("response_format"),       IN_BOTH,    read_response_format,   0},
+    {SPAN("ec_transfer_params"),    IN_ALL,     read_refused,           REFUSED_EC_TRANSFER_PARAMS},
+    {SPAN("kv_transfer_params"),    IN_ALL,     read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("structured_outputs"),    IN_BOTH,    read_schema,            0},
+    {SPAN("max_completion_tokens"), IN_CHAT,    read_completion_tokens, 0},
 };
 
 /* clang-format on */

@@ -39,20 +39,19 @@ struct ask {
     bool stream;
     bool include_usage; /* what the client itself asked for */
     bool continuous_usage;
-    int64_t max_tokens;     /* max_completion_tokens, else max_tokens; -1: absent or null */
-    int64_t n;              /* answers for each prompt, best_of included: ≥ 1 */
-    int64_t prompts;        /* how many prompts or inputs: ≥ 1 */
-    struct span task_class; /* metadata.task_class */
-    struct span
-        system_prompt;  /* text of the first system (or developer) message: its content or the
-                                * first text part, at most 4 KiB of it, raw */
-    bool tools;         /* a non-empty tools list */
-    bool images;        /* any image, audio, video or file part */
-    bool schema;        /* response_format of type json_schema or json_object, or guided_json
+    int64_t max_tokens;        /* max_completion_tokens, else max_tokens; -1: absent or null */
+    int64_t n;                 /* answers for each prompt, best_of included: ≥ 1 */
+    int64_t prompts;           /* how many prompts or inputs: ≥ 1 */
+    struct span task_class;    /* metadata.task_class */
+    struct span system_prompt; /* text of the first system (or developer) message: its content or
+                                * the first text part, at most 4 KiB of it, raw */
+    bool tools;                /* a non-empty tools list */
+    bool images;               /* any image, audio, video or file part */
+    bool schema;               /* response_format of type json_schema or json_object, or guided_json
                                 * or structured_outputs */
-    int64_t text_bytes; /* raw text of prompts, messages and tools; media data not counted */
-    int64_t messages;   /* how many */
-    uint32_t refused;   /* enum refused_field bits that are present and not null */
+    int64_t text_bytes;        /* raw text of prompts, messages and tools; media data not counted */
+    int64_t messages;          /* how many */
+    uint32_t refused;          /* enum refused_field bits that are present and not null */
 
     struct ask_place model_place, stream_place, stream_options_place, include_usage_place,
         continuous_usage_place, cache_salt_place;
@@ -70,9 +69,10 @@ struct ask_problem {
 /* Reads a body. *out_ask is written only on OK; problem is filled for the first two errors.
  *
  * Errors: ERR_BAD_JSON (not JSON, not an object, duplicate top-level keys — also when they differ
- * only in escapes —, more than 10,000 of them, depth), ERR_BAD_VALUE (stream not a boolean, n out of
- * range, model not a string, stream_options without stream, no messages …), ERR_NO_MEMORY. The model
- * server's own rules are left to it: only what we must understand to bill and route is checked. */
+ * only in escapes —, more than 10,000 of them, depth), ERR_BAD_VALUE (stream not a boolean, n out
+ * of range, model not a string, stream_options without stream, no messages …), ERR_NO_MEMORY. The
+ * model server's own rules are left to it: only what we must understand to bill and route is
+ * checked. */
 MUST_CHECK enum err ask_read(enum endpoint endpoint, struct span body,
                              const struct ask_limits *limits, struct arena *arena,
                              struct ask *out_ask, struct ask_problem *out_problem);

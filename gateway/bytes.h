@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/bytes.h: where is the next byte that matters; pure, inline.
  *
- * For:       passing over long runs of plain bytes, 16 at a time where the machine can (SSE2), one at
- *            a time elsewhere.
+ * For:       passing over long runs of plain bytes: 16 at a time where the machine can (SSE2), one
+ *            by one elsewhere.
  * Called by: h1.c, scan.c, sse.c, tap.c.
  * Knows not: what the bytes mean. */
 #ifndef GATEWAY_BYTES_H
@@ -36,7 +36,8 @@
         return at;                                                                                 \
     }
 #define BYTES_ARE(c) _mm_cmpeq_epi8(x, _mm_set1_epi8(c))
-/* Unsigned x < 0x20: the larger of both is then not x. Signed: bytes of 0x80 and more are less too. */
+/* Unsigned x <= 0x1f: x is the smaller of both. Signed, bytes of 0x80 and more are below 0x20 too.
+ */
 #define BYTES_CONTROL _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1f)), x)
 #define BYTES_CONTROL_OR_HIGH _mm_cmplt_epi8(x, _mm_set1_epi8(0x20))
 #define BYTES_EITHER(a, b) _mm_or_si128(a, b)

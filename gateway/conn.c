@@ -67,7 +67,7 @@ void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bo
         return;
     }
     conn = calloc(1, sizeof *conn);
-    if (conn == NULL || io_open(&conn->io, worker->base, fd, conn_ready) != OK) {
+    if (conn == NULL || io_open(&conn->io, worker->epoll_fd, fd, conn_ready) != OK) {
         if (conn == NULL)
             close(fd);
         free(conn);

@@ -12,8 +12,8 @@
  *  - Content-Length with Transfer-Encoding; either of them twice; a length that is not 1 to 19
  *    digits; a coding other than exactly "chunked", or any on HTTP/1.0;
  *  - Host missing (HTTP/1.1), twice, or not host[:port]; an absolute form that names another host;
- *  - chunk sizes with sign, 0x, space or over 16 digits; data not followed by CRLF; control bytes in
- *    extensions, more than 1 KiB of them; trailers that are not fields;
+ *  - chunk sizes with sign, 0x, space or over 16 digits; data not followed by CRLF; extensions with
+ *    control bytes or over 1 KiB in all; trailers that are not fields;
  *  - answers: 101; a body announced for 1xx or 204.
  * White space around a value is SP and tab alone: bytes of 0x80 and more belong to the value. */
 #include "gateway/h1.h"
@@ -183,6 +183,23 @@ static enum part read_fields(const char **from, const char *end, uint32_t fields
     }
 }
 
+/* Does the pattern stand at `at`? In it x is 0 or 1 and n a digit. A mismatch is told before all of
+ * it is there. */
+static enum part match(const char *at, const char *end, const char *pattern)
+{
+    for (; *pattern != '\0'; at++, pattern++) {
+        if (at == end)
+            return PART_MORE;
+        if (*pattern == 'x' || *pattern == 'n') {
+            if (*at < '0' || *at > (*pattern == 'x' ? '1' : '9'))
+                return PART_BAD;
+        } else if (*at != *pattern) {
+            return PART_BAD;
+        }
+    }
+    return PART_OK;
+}
+
 /* Takes the next member of a comma-separated list from the front of *list. */
 static bool next_in_list(struct span *list, struct span *out_member)
 {
@@ -283,8 +300,8 @@ static bool port_is_valid(const char *at, const char *end)
     return port <= 65535;
 }
 
-/* host[:port], the host a name, an IPv4 address or an IPv6 address in brackets. Names with escapes or
- * with marks that some parsers cut at are refused. */
+/* host[:port], the host a name, an IPv4 address or an IPv6 address in brackets. Names with escapes
+ * or with marks that some parsers cut at are refused. */
 static bool host_is_valid(struct span host)
 {
     const char *at = host.data;
@@ -313,7 +330,6 @@ static bool host_is_valid(struct span host)
 /* Method, target and version. A target that is cut off by anything but a space is bad. */
 static enum part read_request_line(const char **from, const char *end, struct h1_head *head)
 {
-    static const char version[] = "HTTP/1.";
     const char *at = *from;
 
     while (at < end && is_class(*at, TOKEN))
@@ -334,16 +350,12 @@ static enum part read_request_line(const char **from, const char *end, struct h1
         return PART_BAD;
     head->target = (struct span){target, (size_t)(at - target)};
 
-    at++;
-    if (end - at < (ptrdiff_t)sizeof(version) + 2)
-        return PART_MORE;
-    if (memcmp(at, version, sizeof(version) - 1) != 0)
-        return PART_BAD;
-    at += sizeof(version) - 1;
-    if ((*at != '0' && *at != '1') || at[1] != '\r' || at[2] != '\n')
-        return PART_BAD;
-    head->minor = *at - '0';
-    *from = at + 3;
+    const enum part version = match(++at, end, "HTTP/1.x\r\n");
+
+    if (version != PART_OK)
+        return version;
+    head->minor = at[7] - '0';
+    *from = at + 10;
     return PART_OK;
 }
 
@@ -525,24 +537,16 @@ enum h1_result h1_parse_request(struct span bytes, const struct h1_limits *limit
 /* "HTTP/1.x NNN reason"; the reason, with the space before it, may be missing. */
 static enum part read_status_line(const char **from, const char *end, struct h1_head *head)
 {
-    static const char version[] = "HTTP/1.";
     const char *at = *from;
+    const enum part start = match(at, end, "HTTP/1.x nnn");
     const char *text_end;
 
-    if (end - at < 14) /* version, status and CRLF */
-        return PART_MORE;
-    if (memcmp(at, version, sizeof(version) - 1) != 0 || (at[7] != '0' && at[7] != '1') ||
-        at[8] != ' ')
-        return PART_BAD;
+    if (start != PART_OK)
+        return start;
     head->minor = at[7] - '0';
-    at += 9;
-    for (int i = 0; i < 3; i++) {
-        if (at[i] < '0' || at[i] > '9')
-            return PART_BAD;
-        head->status = head->status * 10 + (at[i] - '0');
-    }
-    at += 3;
-    if (head->status < 100 || head->status > 599 || (*at != ' ' && *at != '\r'))
+    head->status = (at[9] - '0') * 100 + (at[10] - '0') * 10 + (at[11] - '0');
+    at += 12;
+    if (head->status < 100 || head->status > 599 || (at < end && *at != ' ' && *at != '\r'))
         return PART_BAD;
     *from = at;
     return read_line_text(from, end, &text_end);
@@ -624,7 +628,7 @@ bool h1_is_hop_by_hop(const struct h1_head *head, struct span name)
 
 /* ---- bodies ---- */
 
-/* Where the chunked reader stands. Each state is left by the byte (or run of bytes) it waits for. */
+/* Where the chunked reader stands. Each state is left by the byte, or bytes, that it waits for. */
 enum chunk_state {
     CHUNK_SIZE,         /* hex digits, then ; or CR */
     CHUNK_EXTENSION,    /* text, then CR */

@@ -37,7 +37,7 @@ struct h1_field {
 struct h1_head {
     struct span method; /* requests */
     struct span target; /* requests: path with query ("/v1/x?y"); an absolute form is reduced to
-                             * it after its authority was checked against Host; "*" for OPTIONS */
+                         * it after its authority was checked against Host; "*" for OPTIONS */
     int status;         /* answers */
     int minor;          /* HTTP/1.minor: 0 or 1 */
     enum h1_framing framing;

@@ -4,35 +4,30 @@
 #include "gateway/io.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void edge(evutil_socket_t fd, short what, void *argument)
+void io_edge(struct io *io, uint32_t events)
 {
-    struct io *io = argument;
-    (void)fd;
-    if (what & EV_READ)
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        io->readable = io->hung_up = true;
+    if (events & EPOLLIN)
         io->readable = true;
-    if (what & EV_WRITE)
+    if (events & EPOLLOUT)
         io->writable = true;
-    if (what & EV_CLOSED) {
-        io->readable = true;
-        io->hung_up = true;
-    }
     io->ready(io);
 }
 
-enum err io_open(struct io *io, struct event_base *base, int fd, void (*ready)(struct io *io))
+enum err io_open(struct io *io, int epoll_fd, int fd, void (*ready)(struct io *io))
 {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = io};
     io->fd = fd;
     io->readable = false;
     io->writable = true;
     io->hung_up = false;
     io->connecting = false;
     io->ready = ready;
-    event_assign(&io->event, base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, edge, io);
-    if (event_add(&io->event, NULL) != 0) {
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         close(fd);
         io->fd = -1;
         return ERR_NO_MEMORY;
@@ -44,7 +39,6 @@ void io_close(struct io *io, bool reset)
 {
     if (io->fd < 0)
         return;
-    event_del(&io->event);
     if (reset) {
         const struct linger linger = {.l_onoff = 1, .l_linger = 0};
         setsockopt(io->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);

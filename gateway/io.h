@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/io.h: a socket's bytes in and out.
  *
- * For:       registered once with the loop (edge-triggered, persistent, read and write), written before it is waited for.
+ * For:       registered once with the worker's epoll (edge-triggered, read and write), written before it is waited for.
  * Called by: conn.c, h2.c, replica.c.
  * Knows not: what the bytes mean.
- * Thread:    the worker whose loop it is registered with. */
+ * Thread:    the worker whose epoll it is registered with.
+ *
+ * These sockets are not libevent's: it reports a reset (EPOLLERR) as plain readiness, so that one which comes with the last
+ * bytes could only be seen by a second recv after every read. */
 #ifndef GATEWAY_IO_H
 #define GATEWAY_IO_H
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
+#include <sys/epoll.h>
 #include <sys/uio.h>
 
 #include "config/base/err.h"
 #include "config/base/vocab.h"
 
 struct io {
-    struct event event;
     int          fd;         /* -1: closed */
     bool         readable;   /* an edge came and was not read to its end */
     bool         writable;   /* the last send took all */
@@ -26,7 +27,10 @@ struct io {
 };
 
 /* Takes over a non-blocking fd. Errors: ERR_NO_MEMORY (the fd is closed). */
-MUST_CHECK enum err io_open(struct io *io, struct event_base *base, int fd, void (*ready)(struct io *io));
+MUST_CHECK enum err io_open(struct io *io, int epoll_fd, int fd, void (*ready)(struct io *io));
+
+/* What epoll_wait() said of this socket: sets the flags and rings the doorbell. */
+void io_edge(struct io *io, uint32_t events);
 
 /* Unregisters and closes. Safe twice. reset: with RST instead of FIN. */
 void io_close(struct io *io, bool reset);

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <event2/dns.h>
+#include <event2/event.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,9 +182,14 @@ void pool_close_all(struct worker *worker)
         worker->pools = pool->next;
         free(pool);
     }
-    if (worker->dns)
-        evdns_base_free(worker->dns, 0);
-    worker->dns = NULL;
+    if (worker->names)
+        evdns_base_free(worker->names, 1);
+    if (worker->names_base) {
+        event_base_loop(worker->names_base, EVLOOP_NONBLOCK); /* what is pending is told that it failed */
+        event_base_free(worker->names_base);
+    }
+    worker->names = NULL;
+    worker->names_base = NULL;
 }
 
 /* ---- deadlines of an attempt ---- */
@@ -326,7 +332,7 @@ static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bo
         return ERR_NO_MEMORY;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (io_open(&link->io, attempt->worker->base, fd, link_ready) != OK) {
+    if (io_open(&link->io, attempt->worker->epoll_fd, fd, link_ready) != OK) {
         free(link);
         return ERR_NO_MEMORY;
     }
@@ -407,6 +413,7 @@ static bool connect_next(struct attempt *attempt)
 static void resolved(int error, struct evutil_addrinfo *addresses, void *argument)
 {
     struct resolve *resolve = argument;
+    resolve->worker->names_pending--;
     resolve->addresses = resolve->next = addresses;
     if (resolve->attempt == NULL) {
         free_resolve(resolve);
@@ -426,20 +433,22 @@ static enum err look_up_name(struct attempt *attempt)
     char port[8], host[HOST_BYTES_MAX];
     if (!span_to_text(attempt->replica->host, host, sizeof host))
         return ERR_NO_REPLICA;
-    if (worker->dns == NULL)
-        worker->dns = evdns_base_new(worker->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
-                                                       EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    if (worker->names_base == NULL)
+        worker->names_base = event_base_new();
+    if (worker->names == NULL && worker->names_base)
+        worker->names = evdns_base_new(worker->names_base, EVDNS_BASE_INITIALIZE_NAMESERVERS);
     struct resolve *resolve = calloc(1, sizeof *resolve);
-    if (worker->dns == NULL || resolve == NULL) {
+    if (worker->names == NULL || resolve == NULL) {
         free(resolve);
         return ERR_NO_MEMORY;
     }
     resolve->attempt = attempt;
     resolve->worker = worker;
-    resolve->base = worker->dns;
+    resolve->base = worker->names;
+    worker->names_pending++;
     attempt->resolve = resolve;
     evutil_snprintf(port, sizeof port, "%u", attempt->replica->port);
-    evdns_getaddrinfo(worker->dns, host, port, &hints, resolved, resolve);
+    evdns_getaddrinfo(worker->names, host, port, &hints, resolved, resolve);
     return OK;
 }
 
@@ -536,6 +545,8 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     if (attempt->state == ATTEMPT_ENDED)
         return;
     const bool whole = attempt->whole;
+    if (attempt->events && attempt->begun)
+        attempt->head_ready = true; /* an event that has come is delivered, whatever follows */
     const bool cut = !whole && attempt->head_ready && !attempt->dropped;
     leave_link(attempt, whole && attempt->keep_link && attempt->to_send == 0);
     attempt->state = ATTEMPT_ENDED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/scan.c: finds and splices fields in JSON bytes without building a tree.
  *
- * For:       one pass at the speed of memory: plain text is passed 16 bytes at a time, and nothing is
+ * For:       one pass at the speed of memory: plain text is passed 16 bytes at a time, nothing is
  *            copied.
  * Called by: ask.c.
  * Knows not: what a field means.
@@ -481,8 +481,8 @@ static size_t put_utf8(uint32_t point, char *out)
     return 4;
 }
 
-/* The code point of the \u escape whose first digit is at *at, which is moved behind it (behind both
- * of a pair); -1: not one. */
+/* The code point of the \u escape whose first digit is at *at, which is moved behind it (behind
+ * both of a pair); -1: not one. */
 static int32_t take_unicode(const char **at, const char *end)
 {
     const int32_t unit = hex4(*at, end);

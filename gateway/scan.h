@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/scan.h: finds and splices fields in JSON bytes without building a tree; pure.
  *
- * For:       one validating pass over a body that tells what lies where (RFC 8259, UTF-8 checked), and
- *            the splices that change a body without touching the rest of its bytes.
+ * For:       one validating pass over a body that tells what lies where (RFC 8259, UTF-8 checked);
+ *            splices that change a body without touching the rest of its bytes.
  * Called by: ask.c.
  * Knows not: what a field means. */
 #ifndef GATEWAY_SCAN_H
@@ -47,8 +47,8 @@ MUST_CHECK bool scan_peek(struct scan *scan, enum scan_type *out_type);
  * either the container was left properly (problem NULL) or something is wrong (problem set). */
 MUST_CHECK bool scan_enter(struct scan *scan, enum scan_type type);
 
-/* Next member: its key as raw text between the quotes (escapes as they came); the scan stands before
- * the value, which the caller must take or skip. first: in and out, true at the first call. */
+/* Next member: its key as raw text between the quotes (escapes as they came); the scan stands
+ * before the value, which the caller must take or skip. first: in and out, true at first. */
 MUST_CHECK bool scan_member(struct scan *scan, bool *first, struct span *out_key);
 MUST_CHECK bool scan_element(struct scan *scan, bool *first);
 
@@ -58,7 +58,7 @@ MUST_CHECK bool scan_string(struct scan *scan, struct span *out_raw, bool *out_e
 /* Takes a number: its text. */
 MUST_CHECK bool scan_number(struct scan *scan, struct span *out_text);
 
-/* Takes any value, validating it; *out_value spans it (without white space around). Not recursive. */
+/* Takes any value, validating it; *out_value spans it (without white space around). Iterative. */
 MUST_CHECK bool scan_skip(struct scan *scan, struct span *out_value);
 
 /* After the top value: only white space may follow. */

@@ -3,12 +3,14 @@
 #include "gateway/server.h"
 
 #include <arpa/inet.h>
+#include <event2/event.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -27,14 +29,17 @@
 struct listener {
     struct listener *next;
     struct worker   *worker;
-    struct event    *event;
-    int              fd;
+    struct io        io;
+    struct wake      wake;
     bool             admin;
 };
 
-#define ACCEPTS_PER_EVENT 64
+#define ACCEPTS_PER_TURN 64
 #define LISTEN_BACKLOG 4096
-#define ACCEPT_PAUSE_MS 100
+#define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
+#define EVENTS_PER_WAIT 256
+#define DRAIN_LOOK_MS 50  /* between two looks whether all is settled */
+#define NAMES_LOOK_MS 2  /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
 
 static volatile sig_atomic_t asked_to_stop, asked_to_reload;
 static struct server         the_server; /* for signals and the admin listener: there is one per process */
@@ -117,27 +122,9 @@ const char *server_date(struct worker *worker)
 
 /* ---- deadlines ---- */
 
-static void arm_wheel(struct worker *worker, uint64_t tick)
-{
-    const uint64_t now_tick = clock_now_ns() / WHEEL_TICK_NS;
-    const uint64_t ticks = tick > now_tick ? tick - now_tick : 0;
-    const uint64_t wait_ns = ticks * WHEEL_TICK_NS + NS_PER_MS;
-    const struct timeval wait = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
-                                 .tv_usec = (suseconds_t)(wait_ns % NS_PER_S / 1000)};
-    worker->wheel_armed_tick = tick;
-    event_add(worker->wheel_event, &wait);
-}
-
-/* Has the loop wake up for the first bucket in use, if it does not already. */
-static void arm_for(struct worker *worker, uint64_t tick)
-{
-    if (tick && (worker->wheel_armed_tick == 0 || tick < worker->wheel_armed_tick))
-        arm_wheel(worker, tick);
-}
-
 void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns)
 {
-    arm_for(worker, wheel_set(&worker->wheel, deadline, at_ns));
+    wheel_set(&worker->wheel, deadline, at_ns);
 }
 
 void deadline_clear(struct worker *worker, struct deadline *deadline)
@@ -146,35 +133,19 @@ void deadline_clear(struct worker *worker, struct deadline *deadline)
     wheel_clear(deadline);
 }
 
-static void wheel_due(evutil_socket_t fd, short what, void *argument)
-{
-    struct worker *worker = argument;
-    (void)fd;
-    (void)what;
-    worker->now_ns = clock_now_ns();
-    worker->wheel_armed_tick = 0;
-    wheel_turn(&worker->wheel, worker->now_ns);
-    arm_for(worker, wheel_next(&worker->wheel));
-}
-
 /* ---- listeners ---- */
 
-static void resume_accepting(evutil_socket_t fd, short what, void *argument)
+static void resume_accepting(struct deadline *deadline)
 {
-    struct worker *worker = argument;
-    (void)fd;
-    (void)what;
+    struct worker *worker = container_of(deadline, struct worker, accept_pause);
     for (struct listener *listener = worker->listeners; listener; listener = listener->next)
-        event_add(listener->event, NULL);
+        server_wake(worker, &listener->wake);
 }
 
 /* Out of descriptors or memory: rest a little instead of spinning on a socket that stays readable. */
 static void pause_accepting(struct worker *worker)
 {
-    const struct timeval pause = {.tv_sec = 0, .tv_usec = ACCEPT_PAUSE_MS * 1000};
-    for (struct listener *listener = worker->listeners; listener; listener = listener->next)
-        event_del(listener->event);
-    event_add(worker->accept_pause, &pause);
+    deadline_set(worker, &worker->accept_pause, worker->now_ns + ACCEPT_PAUSE_NS);
     log_event(LOG_WARN, "accept_paused", "no descriptor or memory for another connection");
 }
 
@@ -190,15 +161,20 @@ static struct in6_addr address_of(const struct sockaddr_storage *from)
     return address;
 }
 
-static void accept_ready(evutil_socket_t fd, short what, void *argument)
+static void listener_ready(struct io *io)
 {
-    struct listener *listener = argument;
-    (void)what;
-    read_clock(listener->worker); /* the loop may have slept long since the last turn */
-    for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
+    struct listener *listener = container_of(io, struct listener, io);
+    server_wake(listener->worker, &listener->wake);
+}
+
+static void accept_waiting(struct wake *wake)
+{
+    struct listener *listener = container_of(wake, struct listener, wake);
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage from;
         socklen_t size = sizeof from;
-        const int conn_fd = accept4(fd, (struct sockaddr *)(void *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        const int conn_fd = accept4(listener->io.fd, (struct sockaddr *)(void *)&from, &size,
+                                    SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (conn_fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
                 pause_accepting(listener->worker);
@@ -209,6 +185,7 @@ static void accept_ready(evutil_socket_t fd, short what, void *argument)
         const struct in6_addr address = address_of(&from);
         conn_open(listener->worker, conn_fd, &address, listener->admin);
     }
+    server_wake(listener->worker, wake); /* more may wait; others first */
 }
 
 /* The address of a config_listen; false: not an address. */
@@ -272,19 +249,17 @@ static bool listen_at(struct server *server, const struct config_listen *listen_
         struct listener *listener = calloc(1, sizeof *listener);
         if (listener == NULL)
             return false;
-        listener->fd = open_listening_socket(listen_to, &address, size);
-        if (listener->fd < 0) {
+        const int fd = open_listening_socket(listen_to, &address, size);
+        if (fd < 0 || io_open(&listener->io, worker->epoll_fd, fd, listener_ready) != OK) {
             free(listener);
             return false;
         }
-        getsockname(listener->fd, (struct sockaddr *)(void *)&address, &size);
+        getsockname(fd, (struct sockaddr *)(void *)&address, &size);
         listener->worker = worker;
         listener->admin = admin;
-        listener->event = event_new(worker->base, listener->fd, EV_READ | EV_PERSIST, accept_ready, listener);
+        listener->wake.run = accept_waiting;
         listener->next = worker->listeners;
         worker->listeners = listener;
-        if (listener->event == NULL || event_add(listener->event, NULL) != 0)
-            return false;
     }
     const uint16_t port = ntohs(address.ss_family == AF_INET6
                                     ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
@@ -304,8 +279,8 @@ static void close_listeners(struct worker *worker, bool admin_too)
             continue;
         }
         *link = listener->next;
-        event_free(listener->event);
-        close(listener->fd);
+        server_unwake(worker, &listener->wake);
+        io_close(&listener->io, false);
         free(listener);
     }
 }
@@ -314,11 +289,10 @@ static void close_listeners(struct worker *worker, bool admin_too)
 
 static void server_turn(struct worker *worker);
 
-static void mail_ready(evutil_socket_t fd, short what, void *argument)
+static void mail_came(struct io *io)
 {
-    struct worker *worker = argument;
-    (void)fd;
-    (void)what;
+    struct worker *worker = container_of(io, struct worker, mailbox_io);
+    io->readable = false;
     mailbox_read(&worker->mailbox);
 }
 
@@ -329,26 +303,22 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     worker->config = config_get(config);
     worker->woken = worker->late = (struct wake_queue){NULL, NULL};
     worker->date_second = -1;
-    worker->base = event_base_new();
+    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     worker->scratch = malloc(WORKER_SCRATCH_BYTES);
     worker->out = malloc(WORKER_SCRATCH_BYTES);
     worker->head = malloc(sizeof *worker->head);
     hash_random(&worker->id_prefix, sizeof worker->id_prefix);
-    if (!worker->base || !worker->scratch || !worker->out || !worker->head || mailbox_init(&worker->mailbox) != OK)
+    if (worker->epoll_fd < 0 || !worker->scratch || !worker->out || !worker->head || mailbox_init(&worker->mailbox) != OK)
         return false;
     read_clock(worker);
     wheel_init(&worker->wheel, worker->now_ns);
-    worker->wheel_event = evtimer_new(worker->base, wheel_due, worker);
-    worker->accept_pause = evtimer_new(worker->base, resume_accepting, worker);
-    worker->mailbox_event =
-        event_new(worker->base, worker->mailbox.fd, EV_READ | EV_PERSIST, mail_ready, worker);
-    return worker->wheel_event && worker->accept_pause && worker->mailbox_event &&
-           event_add(worker->mailbox_event, NULL) == 0;
+    worker->accept_pause.due = resume_accepting;
+    return io_open(&worker->mailbox_io, worker->epoll_fd, worker->mailbox.fd, mail_came) == OK;
 }
 
 static void close_worker(struct worker *worker)
 {
-    if (worker->base == NULL)
+    if (worker->scratch == NULL)
         return;
     close_listeners(worker, true);
     while (worker->conns)
@@ -365,14 +335,8 @@ static void close_worker(struct worker *worker)
         grave->bury(grave);
     }
     exchange_drop_free(worker);
-    if (worker->mailbox_event)
-        event_free(worker->mailbox_event);
-    if (worker->accept_pause)
-        event_free(worker->accept_pause);
-    if (worker->wheel_event)
-        event_free(worker->wheel_event);
-    mailbox_fini(&worker->mailbox);
-    event_base_free(worker->base);
+    io_close(&worker->mailbox_io, false); /* and with it the mailbox's descriptor */
+    close(worker->epoll_fd);
     free(worker->scratch);
     free(worker->out);
     free(worker->head);
@@ -494,6 +458,35 @@ static void server_turn(struct worker *worker)
     }
 }
 
+/* How long the loop may sleep, in ms; -1: until something comes. */
+static int longest_sleep_ms(const struct worker *worker)
+{
+    const uint64_t tick = wheel_next(&worker->wheel);
+    int64_t ms = -1;
+    if (tick) {
+        const uint64_t at_ns = tick * WHEEL_TICK_NS, now_ns = clock_now_ns();
+        ms = at_ns > now_ns ? (int64_t)((at_ns - now_ns) / NS_PER_MS) + 1 : 0;
+    }
+    if (worker->draining && (ms < 0 || ms > DRAIN_LOOK_MS))
+        ms = DRAIN_LOOK_MS;
+    if (worker->names_pending && (ms < 0 || ms > NAMES_LOOK_MS))
+        ms = NAMES_LOOK_MS;
+    return (int)ms;
+}
+
+/* Waits, and rings the doorbells of what came. */
+static void wait_for_events(struct worker *worker)
+{
+    struct epoll_event events[EVENTS_PER_WAIT] UNINITIALIZED;
+    const int count = epoll_wait(worker->epoll_fd, events, EVENTS_PER_WAIT, longest_sleep_ms(worker));
+    read_clock(worker);
+    for (int i = 0; i < count; i++)
+        io_edge(events[i].data.ptr, events[i].events);
+    if (worker->names_pending)
+        event_base_loop(worker->names_base, EVLOOP_NONBLOCK);
+    wheel_turn(&worker->wheel, worker->now_ns);
+}
+
 /* Is a draining worker done? */
 static bool drained(const struct worker *worker)
 {
@@ -505,24 +498,27 @@ static bool drained(const struct worker *worker)
     return true;
 }
 
+static void heed_signals(struct worker *worker)
+{
+    struct server *server = worker->server;
+    if (asked_to_reload)
+        reload_on_signal(server);
+    if (asked_to_stop && !server->stopping) {
+        server->stopping = true;
+        log_event(LOG_INFO, "draining", "no new connections; requests under way go on");
+        tell_workers(server, NULL);
+    }
+}
+
 static void *run_worker(void *argument)
 {
     struct worker *worker = argument;
     uint64_t give_up_ns = 0;
     for (;;) {
-        struct timeval tick = {.tv_sec = 0, .tv_usec = 50000};
-        if (worker->draining)
-            event_base_loopexit(worker->base, &tick); /* look again soon, whatever comes */
-        event_base_loop(worker->base, EVLOOP_ONCE);
-        read_clock(worker);
+        wait_for_events(worker);
         server_turn(worker);
-        if (worker->index == 0 && asked_to_reload)
-            reload_on_signal(worker->server);
-        if (worker->index == 0 && asked_to_stop && !the_server.stopping) {
-            the_server.stopping = true;
-            log_event(LOG_INFO, "draining", "no new connections; requests under way go on");
-            tell_workers(worker->server, NULL);
-        }
+        if (worker->index == 0)
+            heed_signals(worker);
         if (!worker->draining)
             continue;
         if (give_up_ns == 0)

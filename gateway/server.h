@@ -10,10 +10,9 @@
 #ifndef GATEWAY_SERVER_H
 #define GATEWAY_SERVER_H
 
-#include <event2/event.h>
-
 #include "config/config.h"
 #include "gateway/h1.h"
+#include "gateway/io.h"
 #include "gateway/mailbox.h"
 #include "gateway/wheel.h"
 #include "meter/meter.h"
@@ -39,6 +38,9 @@ struct grave {
 };
 
 struct conn;
+struct event_base;
+struct evdns_base;
+struct exchange;
 struct pool;
 struct server;
 
@@ -47,7 +49,7 @@ struct server;
 struct worker {
     struct server     *server;
     uint32_t           index;
-    struct event_base *base;
+    int                epoll_fd;
     struct config     *config;   /* the snapshot for new exchanges; one reference */
     struct mailbox     mailbox;
     uint64_t           now_ns;   /* read once a turn */
@@ -55,14 +57,14 @@ struct worker {
     struct wake_queue  woken, late;
     struct grave      *graves;
     struct wheel       wheel;
-    struct event      *wheel_event;
-    uint64_t           wheel_armed_tick; /* when wheel_event will fire; 0: not armed */
     struct listener   *listeners;
     struct conn       *conns;     /* all open ones */
     uint32_t           conn_count;
     uint32_t           exchange_count;
     struct pool       *pools;     /* of connections to replicas */
-    struct evdns_base *dns;       /* made when the first name is looked up */
+    struct event_base *names_base; /* libevent's loop: name look-ups alone, made with the first */
+    struct evdns_base *names;
+    uint32_t           names_pending;
     bool               draining;
     uint64_t           next_exchange; /* low half of exchange ids */
     uint64_t           id_prefix;
@@ -73,8 +75,8 @@ struct worker {
     struct h1_head    *head;      /* scratch of the h1 parser */
     struct exchange   *free_exchanges; /* kept for the next ones, see exchange.c */
     uint32_t           free_exchange_count;
-    struct event      *mailbox_event;
-    struct event      *accept_pause;   /* after EMFILE: listeners rest until it fires */
+    struct io          mailbox_io;
+    struct deadline    accept_pause;   /* after EMFILE: listeners rest until it comes */
 };
 
 #define SERVER_WORKERS_MAX 256

@@ -137,7 +137,6 @@ static const struct {
     const struct member *members;
     size_t count;
 } members_of[] = {
-    [NOTHING] = {NULL, 0},
     [ROOT] = MEMBERS(root_members),
     [USAGE] = MEMBERS(usage_members),
     [PROMPT_DETAILS] = MEMBERS(prompt_members),
@@ -346,10 +345,14 @@ static void begin_element(struct tap *tap)
 static void take_key(struct tap *tap, struct span key)
 {
     const enum meaning place = place_of(tap);
+
+    tap->meaning = NOTHING;
+    if (place == NOTHING)
+        return;
+
     const struct member *member = members_of[place].members;
     const struct member *last = member + members_of[place].count;
 
-    tap->meaning = NOTHING;
     for (; member < last; member++)
         if (member->key.size == key.size && member->key.data[0] == key.data[0] &&
             member->key.data[key.size - 1] == key.data[key.size - 1] &&

@@ -22,8 +22,7 @@ void unzip_free(struct unzip *unzip);
 
 /* Unpacks some of *in (moved past what was read) into out. *out_size bytes were written; call again
  * while *out_size == room or *in is not empty. Errors: ERR_REPLICA_PROTOCOL (not that coding, or
- * something behind its end), ERR_TOO_LARGE, ERR_NO_MEMORY; *out_size bytes are good all the same.
- */
+ * something behind its end), ERR_TOO_LARGE, ERR_NO_MEMORY; *out_size bytes are good even then. */
 MUST_CHECK enum err unzip_some(struct unzip *unzip, struct span *in, char *out, size_t room,
                                size_t *out_size);
 

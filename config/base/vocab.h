@@ -12,6 +12,13 @@
 
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define UNUSED __attribute__((unused))
+
+/* For large scratch on a hot path: the compiler's own zeroing of automatic variables would cost more than the work. */
+#if defined(__has_attribute) && __has_attribute(uninitialized)
+#define UNINITIALIZED __attribute__((uninitialized))
+#else
+#define UNINITIALIZED
+#endif
 #define PRINTF_LIKE(text_at, first_at) __attribute__((__format__(__printf__, text_at, first_at)))
 
 #define container_of(member_pointer, type, member)                                                 \
