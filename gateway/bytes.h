@@ -36,8 +36,7 @@
         return at;                                                                                 \
     }
 #define BYTES_ARE(c) _mm_cmpeq_epi8(x, _mm_set1_epi8(c))
-/* Unsigned x <= 0x1f: x is the smaller of both. Signed, bytes of 0x80 and more are below 0x20 too.
- */
+/* Unsigned x <= 0x1f: x is the smaller one. Signed, bytes of 0x80 and more are below 0x20 too. */
 #define BYTES_CONTROL _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1f)), x)
 #define BYTES_CONTROL_OR_HIGH _mm_cmplt_epi8(x, _mm_set1_epi8(0x20))
 #define BYTES_EITHER(a, b) _mm_or_si128(a, b)

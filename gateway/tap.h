@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/tap.h: reads a reply's usage, errors and shape in passing; pure.
  *
- * For:       tokens as reported, whatever way the bytes were cut; where a usage member lies, so that
- *            it can be cut out.
+ * For:       tokens as reported, whatever way the bytes were cut; where a usage member lies, to be
+ *            cut out.
  * Called by: relay.c.
  * Knows not: who pays; SSE (it gets the JSON of one event, or the pieces of one plain body).
  *

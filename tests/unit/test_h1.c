@@ -2,7 +2,8 @@
 /* tests/unit/test_h1.c: HTTP/1.1 heads and bodies.
  *
  * Promises: 1. A sound head is read once, the same way whatever way its bytes were cut.
- *           2. What could be read in two ways is refused: framing, Host, line ends, names, versions.
+ *           2. What could be read in two ways is refused: framing, Host, line ends, names,
+ * versions.
  *           3. Limits are judged before the head is whole, each with its own error.
  *           4. A chunked body gives the same bytes whatever way it was cut; broken framing is told.
  *           5. What is between two neighbours only is known by name and by Connection. */

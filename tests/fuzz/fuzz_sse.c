@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/fuzz/fuzz_sse.c: server-sent events.
+ *
+ * Checks: the data of each event is that which a plain reading of the standard, byte by byte,
+ * gives, whatever way the bytes were cut. */
+#include "tests/fuzz/fuzz.h"
+
+#include "gateway/sse.h"
+
+/* The data of all events, each behind a mark; growing. */
+struct record {
+    char *text;
+    size_t size;
+};
+
+static void add(struct record *record, struct span text)
+{
+    if (text.size > 0)
+        memcpy(record->text + record->size, text.data, text.size);
+    record->size += text.size;
+}
+
+static struct record new_record(size_t input_bytes)
+{
+    struct record record = {.text = malloc(4 * input_bytes + 16)};
+
+    CHECK(record.text != NULL);
+    return record;
+}
+
+/* Splits bytes given in pieces of `step`. */
+static struct record split(struct span bytes, size_t step)
+{
+    struct record record = new_record(bytes.size);
+    struct sse sse = {0};
+    size_t from = 0;
+
+    for (size_t given = 0; given < bytes.size;) {
+        given = bytes.size - given < step ? bytes.size : given + step;
+        for (;;) {
+            const size_t size = given - from;
+            char *copy = exact_copy((struct span){bytes.data + from, size});
+            const size_t event = sse_next(&sse, (struct span){copy, size});
+            char *scratch = malloc(event + 1);
+            const struct span data = sse_data((struct span){copy, event}, scratch);
+
+            CHECK(event <= size);
+            if (event > 0) {
+                add(&record, data.data != NULL ? SPAN("\1") : SPAN("\2"));
+                add(&record, data);
+                if (sse_is_done(data))
+                    CHECK(memmem(data.data, data.size, "[DONE]", 6) != NULL);
+            }
+            free(scratch);
+            free(copy);
+            if (event == 0)
+                break;
+            from += event;
+#ifdef PLANT_BUG
+            sse.had_lf_due = false;
+#endif
+        }
+    }
+    return record;
+}
+
+/* ---- the standard, read plainly ---- */
+
+struct plain {
+    struct record record;
+    char *data; /* of the event under way */
+    size_t data_size;
+    bool has_data;
+    size_t lines; /* of the event under way */
+};
+
+static void plain_line(struct plain *plain, struct span line)
+{
+    if (plain->lines++ == 0 && span_starts(line, SPAN("\xef\xbb\xbf")))
+        line = span_from(line, 3);
+    if (line.size == 0 && plain->lines == 1) {
+        add(&plain->record, SPAN("\2"));
+        plain->lines = 0;
+        return;
+    }
+    if (span_equal(line, SPAN("data")) || span_starts(line, SPAN("data:"))) {
+        struct span value = span_from(line, 4);
+
+        if (value.size > 0)
+            value = span_from(value, 1);
+        if (value.size > 0 && value.data[0] == ' ')
+            value = span_from(value, 1);
+        if (plain->has_data)
+            plain->data[plain->data_size++] = '\n';
+        if (value.size > 0)
+            memcpy(plain->data + plain->data_size, value.data, value.size);
+        plain->data_size += value.size;
+        plain->has_data = true;
+    }
+}
+
+static void plain_dispatch(struct plain *plain)
+{
+    add(&plain->record, plain->has_data ? SPAN("\1") : SPAN("\2"));
+    add(&plain->record, (struct span){plain->data, plain->data_size});
+    plain->data_size = plain->lines = 0;
+    plain->has_data = false;
+}
+
+static struct record read_plainly(struct span bytes)
+{
+    struct plain plain = {.record = new_record(bytes.size), .data = malloc(bytes.size + 1)};
+    size_t line = 0;
+
+    CHECK(plain.data != NULL);
+    for (size_t at = 0; at < bytes.size; at++) {
+        if (bytes.data[at] != '\r' && bytes.data[at] != '\n')
+            continue;
+        if (at == line && plain.lines > 0)
+            plain_dispatch(&plain);
+        else
+            plain_line(&plain, (struct span){bytes.data + line, at - line});
+        if (bytes.data[at] == '\r' && at + 1 < bytes.size && bytes.data[at + 1] == '\n')
+            at++;
+        line = at + 1;
+    }
+    free(plain.data);
+    return plain.record;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct span input = {(const char *)data, size};
+    const size_t step = 1 + take_byte(&input);
+    struct record expected = read_plainly(input);
+    struct record whole = split(input, input.size + 1);
+    struct record stepped = split(input, step);
+    char out[64];
+
+    CHECK(span_equal((struct span){whole.text, whole.size},
+                     (struct span){expected.text, expected.size}));
+    CHECK(span_equal((struct span){stepped.text, stepped.size},
+                     (struct span){expected.text, expected.size}));
+    if (input.size <= 32 && memchr(input.data, '\n', input.size) == NULL &&
+        memchr(input.data, '\r', input.size) == NULL) {
+        struct sse sse = {0};
+        const size_t written = sse_write(input, out);
+
+        CHECK(written == input.size + 8);
+        CHECK(sse_next(&sse, (struct span){out, written}) == written);
+    }
+    free(expected.text);
+    free(whole.text);
+    free(stepped.text);
+    return 0;
+}

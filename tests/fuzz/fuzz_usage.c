@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/fuzz/fuzz_usage.c: the usage tap against jansson.
+ *
+ * Checks: a document says the same whatever way it was cut; what the tap found is what jansson
+ * finds; the document without its usage member is the tree without it; sums of a whole reply hold.
+ * An input is a reply of several documents, one a line (no document has a raw line feed inside a
+ * string). */
+#include "tests/fuzz/fuzz.h"
+
+#include <jansson.h>
+
+#include "gateway/tap.h"
+
+#define NUMBER_MAX (INT64_C(1) << 53)
+
+static struct tap tap_in_steps(struct span text, size_t step)
+{
+    struct tap tap;
+
+    memset(&tap, 0xa5, sizeof(tap)); /* what tap_init() leaves must not matter */
+    tap_init(&tap);
+    for (size_t given = 0; given < text.size;) {
+        const size_t size = text.size - given < step ? text.size - given : step;
+        char *copy = exact_copy((struct span){text.data + given, size});
+
+        given += size;
+#ifdef PLANT_BUG
+        if (size == 1 && copy[0] == '\\')
+            tap.in_key = false;
+#endif
+        tap_feed(&tap, (struct span){copy, size});
+        free(copy);
+    }
+    return tap;
+}
+
+static void check_same(const struct tap *a, const struct tap *b)
+{
+    CHECK(tap_whole(a) == tap_whole(b));
+    CHECK(a->broken == b->broken);
+    CHECK(a->has_usage == b->has_usage);
+    CHECK(a->numbers.prompt == b->numbers.prompt);
+    CHECK(a->numbers.completion == b->numbers.completion);
+    CHECK(a->numbers.total == b->numbers.total);
+    CHECK(a->numbers.cached == b->numbers.cached);
+    CHECK(a->numbers.cache_write == b->numbers.cache_write);
+    CHECK(a->numbers.reasoning == b->numbers.reasoning);
+    CHECK(a->numbers.suspect == b->numbers.suspect);
+    CHECK(a->usage_at == b->usage_at && a->usage_end == b->usage_end);
+    CHECK(a->has_error == b->has_error && a->has_choices == b->has_choices);
+    CHECK(a->plain == b->plain && a->finished == b->finished);
+    CHECK(a->choices == b->choices && a->choice_index == b->choice_index);
+    if (!a->broken) /* bytes of a string that breaks are counted as far as they came */
+        CHECK(a->text_bytes == b->text_bytes);
+}
+
+/* A number as the tap must have it; the member may be anything. */
+static void check_number(const json_t *object, const char *name, int64_t actual)
+{
+    const json_t *value = json_object_get(object, name);
+
+    const json_int_t number = json_integer_value(value);
+
+    if (json_is_integer(value))
+        CHECK(actual == (number > NUMBER_MAX || number < -NUMBER_MAX ? -1
+                         : number < 0                                ? 0
+                                                                     : number));
+    else if (!json_is_number(value))
+        CHECK(actual == -1);
+}
+
+static bool has(const json_t *object, const char *name)
+{
+    return json_object_get(object, name) != NULL;
+}
+
+static void check_usage(const struct tap *tap, const json_t *root)
+{
+    const json_t *usage = json_object_get(root, "usage");
+    const json_t *prompt = json_object_get(usage, "prompt_tokens_details");
+
+    CHECK(tap->has_usage == json_is_object(usage));
+    CHECK((tap->usage_end > 0) == (usage != NULL));
+    if (!tap->has_usage || has(usage, "input_tokens") || has(usage, "output_tokens") ||
+        has(usage, "input_tokens_details") || has(usage, "output_tokens_details") ||
+        has(usage, "cache_read_input_tokens") || has(usage, "cache_creation_input_tokens"))
+        return; /* names that say the same: which one wins is not jansson's to know */
+    check_number(usage, "prompt_tokens", tap->numbers.prompt);
+    check_number(usage, "completion_tokens", tap->numbers.completion);
+    check_number(usage, "total_tokens", tap->numbers.total);
+    check_number(prompt, "cached_tokens", tap->numbers.cached);
+    if (!has(prompt, "cache_write_tokens"))
+        check_number(prompt, "created_cache_tokens", tap->numbers.cache_write);
+    if (!has(usage, "reasoning_tokens"))
+        check_number(json_object_get(usage, "completion_tokens_details"), "reasoning_tokens",
+                     tap->numbers.reasoning);
+}
+
+static void check_shape(const struct tap *tap, const json_t *root)
+{
+    const json_t *choices = json_object_get(root, "choices");
+    const json_t *data = json_object_get(root, "data");
+    const json_t *error = json_object_get(root, "error");
+    bool finished = false;
+
+    CHECK(tap->has_choices == (json_is_array(choices) || json_is_array(data)));
+    CHECK((size_t)tap->choices == json_array_size(choices) + json_array_size(data));
+    CHECK(tap->has_error == (error != NULL && !json_is_null(error) && !json_is_false(error)));
+    for (size_t i = 0; i < json_array_size(choices); i++) {
+        const json_t *reason = json_object_get(json_array_get(choices, i), "finish_reason");
+
+        finished = finished || (reason != NULL && !json_is_null(reason));
+    }
+    CHECK(tap->finished == finished);
+}
+
+/* Cuts usage out of the text and out of the tree. */
+static void check_cut(const struct tap *tap, struct span text, json_t *root)
+{
+    const size_t size = text.size - (tap->usage_end - tap->usage_at);
+    char *left = malloc(size > 0 ? size : 1);
+    json_t *actual;
+
+    CHECK(left != NULL);
+    CHECK(tap->usage_at < tap->usage_end && tap->usage_end <= text.size);
+    memcpy(left, text.data, tap->usage_at);
+    memcpy(left + tap->usage_at, text.data + tap->usage_end, text.size - tap->usage_end);
+    actual = json_loadb(left, size, JSON_ALLOW_NUL, NULL);
+    CHECK(actual != NULL);
+    json_object_del(root, "usage");
+    CHECK(json_equal(actual, root));
+    json_decref(actual);
+    free(left);
+}
+
+/* Did jansson refuse what the tap does not look at? */
+static bool is_its_own_limit(const json_error_t *error)
+{
+    const enum json_error_code code = json_error_code(error);
+
+    return code == json_error_numeric_overflow || code == json_error_null_byte_in_key ||
+           code == json_error_invalid_utf8 || code == json_error_duplicate_key ||
+           strstr(error->text, "invalid Unicode") != NULL;
+}
+
+static void check_document(struct span text, size_t step, struct tally *tally)
+{
+    const struct tap whole = tap_in_steps(text, text.size + 1);
+    const struct tap stepped = tap_in_steps(text, step);
+    const struct tap dripped = tap_in_steps(text, 1);
+    json_error_t error;
+    json_t *root = json_loadb(text.data, text.size,
+                              JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
+
+    check_same(&whole, &stepped);
+    check_same(&whole, &dripped);
+    CHECK(whole.text_bytes >= 0 && (size_t)whole.text_bytes <= text.size);
+    if (tap_whole(&whole)) {
+        CHECK(root != NULL || is_its_own_limit(&error));
+    } else {
+        CHECK(root == NULL || text.size > 2u * TAP_DEPTH_MAX);
+    }
+    if (root != NULL && tap_whole(&whole) && json_is_object(root)) {
+        check_usage(&whole, root);
+        check_shape(&whole, root);
+        if (whole.usage_end > 0)
+            check_cut(&whole, text, root);
+    }
+    tally_add(tally, &whole);
+    json_decref(root);
+}
+
+static int64_t known(int64_t tokens)
+{
+    CHECK(tokens >= -1);
+    return tokens < 0 ? 0 : tokens;
+}
+
+static void check_tally(const struct tally *tally)
+{
+    struct usage usage;
+    uint32_t flags = 0;
+    const enum usage_source source = tally_usage(tally, &usage, &flags);
+    const int64_t prompt =
+        tally->has_total && tally->total.prompt >= 0 ? tally->total.prompt : tally->shared.prompt;
+
+    CHECK((flags & ~(uint32_t)FLAG_USAGE_SUSPECT) == 0);
+    CHECK(source == SOURCE_REPORTED || source == SOURCE_RUNNING || source == SOURCE_NONE);
+    CHECK(source == SOURCE_NONE || usage.input >= 0 || usage.output >= 0);
+    if (prompt >= 0)
+        CHECK(usage.input + known(usage.cached_input) + known(usage.cache_write) == prompt);
+    if (tally->has_total && tally->total.completion >= 0)
+        CHECK(usage.output + known(usage.reasoning) == tally->total.completion);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct span input = {(const char *)data, size};
+    const unsigned steer = take_byte(&input);
+    const size_t step = 2 + steer / 2;
+    struct tally tally;
+
+    tally_init(&tally);
+    tally.whole_body = steer & 1;
+    while (input.size > 0) {
+        const char *line_end = memchr(input.data, '\n', input.size);
+        const size_t line = line_end != NULL ? (size_t)(line_end - input.data) : input.size;
+
+        check_document((struct span){input.data, line}, step, &tally);
+        input = span_from(input, line_end != NULL ? line + 1 : line);
+        check_tally(&tally);
+    }
+    return 0;
+}
