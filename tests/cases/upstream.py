@@ -110,6 +110,7 @@ class _Connection:
     def __init__(self, server, sock):
         self.server, self.sock = server, sock
         self.poisoned = False
+        self.playing = None          # the script that counts this connection's reply as under way
         self.split = None
         self.buffer = b""
 
@@ -139,6 +140,7 @@ class _Connection:
         with self.server.lock:
             script.requests.append(request)
             reply = script.next_reply()
+            self.playing = script
             script.now_playing += 1
             script.most_at_once = max(script.most_at_once, script.now_playing)
         try:
@@ -147,8 +149,14 @@ class _Connection:
             request.aborted_at = request.aborted_at or time.monotonic()
             raise
         finally:
-            with self.server.lock:
-                script.now_playing -= 1
+            self._played()
+
+    def _played(self):
+        """Count the reply as over: before its last byte, or the next request may come first."""
+        with self.server.lock:
+            if self.playing is not None:
+                self.playing.now_playing -= 1
+                self.playing = None
 
     def _read_request(self):
         while b"\r\n\r\n" not in self.buffer:
@@ -158,7 +166,7 @@ class _Connection:
             self.buffer += data
         head, _, rest = self.buffer.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
-        method, path, _ = lines[0].split(" ", 2)
+        method, path, _ = (lines[0].split(" ", 2) + ["", ""])[:3]
         headers = {}
         for line in lines[1:]:
             name, _, value = line.partition(":")
@@ -231,8 +239,10 @@ class _Connection:
             self._write(_head(reply, framing, sum(len(data) for _, data in writes)))
         self.split = reply.get("wire_split")
         if reply.get("status", 200) != 0:
-            for delay_ms, data in writes:
+            for index, (delay_ms, data) in enumerate(writes):
                 self._pause(delay_ms or 0)
+                if index == len(writes) - 1 and framing != "chunked":
+                    self._played()
                 if data:
                     self._write(b"%x\r\n" % len(data) + data + b"\r\n"
                                 if framing == "chunked" else data)
@@ -246,6 +256,7 @@ class _Connection:
         if end == "hold":
             self._pause(reply.get("hold_ms", HOLD_MS), script)
             return False
+        self._played()
         if framing == "chunked" and (end == "keep" or reply.get("terminate")):
             self._write(b"0\r\n\r\n")
         if end == "rst":

@@ -130,7 +130,7 @@ class Gateway(Process):
         # Freed memory that a sanitizer keeps would look like growth.
         whole["ASAN_OPTIONS"] = ":".join(filter(None, (whole.get("ASAN_OPTIONS"),
                                                        "quarantine_size_mb=4")))
-        super().__init__([TOLLGATE, "serve", str(self.config_path)],
+        super().__init__([TOLLGATE, "serve", "--config", str(self.config_path)],
                          self.directory / "output.log", whole)
         self._wait_ready()
 

@@ -158,7 +158,7 @@ class CommandLine(unittest.TestCase):
 
     def test_serve_refuses_a_bad_file_with_the_same_words(self):
         self.path.write_text(BAD)
-        code, text = self.run_tollgate("serve", str(self.path))
+        code, text = self.run_tollgate("serve", "--config", str(self.path))
         self.assertEqual(code, 1, text)
         self.assertIn("modles", text)
 
@@ -167,6 +167,6 @@ class CommandLine(unittest.TestCase):
         self.addCleanup(taken.close)
         port = taken.getsockname()[1]
         self.path.write_text(GOOD.replace("127.0.0.1:4000", f"127.0.0.1:{port}"))
-        code, text = self.run_tollgate("serve", str(self.path))
+        code, text = self.run_tollgate("serve", "--config", str(self.path))
         self.assertEqual(code, 1, text)
         self.assertIn(str(port), text)

@@ -192,6 +192,7 @@ class Http1IsStrict(GatewayTest):
     def test_what_is_not_exactly_http_is_refused_and_closed(self):
         for why, raw in REFUSED.items():
             with self.subTest(why):
+                self.script.requests.clear()
                 conn, reply = self.play(raw + SMUGGLED)
                 if reply.status is not None:
                     self.assertIn(reply.status, (400, 404, 405, 408, 413, 417, 501, 505), reply)

@@ -28,8 +28,11 @@ def content(reply):
     return reply.json()["choices"][0]["message"]["content"]
 
 
-class RetryBeforeFirstByte(GatewayTest):
+class RetryTest(GatewayTest):
+    """Three scripted servers; no test of its own."""
+
     FAKES = ()
+    REPLICA_IDLE = "0s"
 
     @classmethod
     def configure(cls):
@@ -49,6 +52,7 @@ class RetryBeforeFirstByte(GatewayTest):
             "classes": [{"name": "default", "match": {}}],
             "tenants": tenants(),
             "health": {"out_after": 1000, "check_every": "0s"},
+            "timeouts": {"replica_idle": cls.REPLICA_IDLE},
         }
 
     def script(self, **replies):
@@ -60,6 +64,10 @@ class RetryBeforeFirstByte(GatewayTest):
 
     def seen(self):
         return {name: len(script.requests) for name, script in self.scripts.items()}
+
+
+class RetryBeforeFirstByte(RetryTest):
+    """On fresh connections: a reset on a kept one is a stale connection, see below."""
 
     def assert_retried(self, first, protocol, conn):
         """first on both small replicas' first request, then a good answer from the other one."""
@@ -181,29 +189,7 @@ class RetryBeforeFirstByte(GatewayTest):
                 self.script(s1=[cut])
                 reply = self.ask(conn, chat(model_name="single"))
                 self.assertFalse(reply.status == 200 and reply.complete, reply)
-
-    def test_a_kept_connection_that_went_stale_costs_nobody_an_answer(self):
-        for protocol, conn in self.clients():
-            with self.subTest(protocol):
-                good = answer("fresh")
-                self.script(s1=[dict(good, poison_connection=True), good])
-                for _ in range(4):
-                    reply, row = self.ask_row(conn, chat(model_name="single"))
-                    self.assertEqual(reply.status, 200, reply)
-                    self.assertEqual(content(reply), "fresh")
-
-    def test_extra_bytes_behind_an_answer_end_the_connection(self):
-        text = answer("one")["json"]
-        body = json.dumps(text)
-        raw = (f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-               f"content-length: {len(body)}\r\n\r\n{body}HTTP/1.1 200 OK\r\ncontent-length: 2"
-               f"\r\n\r\nno")
-        self.script(s1=[{"framing": "raw", "writes": [{"text": raw}], "end": "hold",
-                         "hold_ms": 300}, answer("two")])
-        first = self.ask(self.h1(), chat(model_name="single"))
-        self.assertEqual(content(first), "one")
-        second = self.ask(self.h1(), chat(model_name="single"))
-        self.assertEqual(content(second), "two")
+                self.assertLess(reply.took_ms(), 2000, "the reset must be seen at once")
 
     def test_an_answer_with_both_framings_is_never_passed_on(self):
         raw = ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -264,3 +250,30 @@ class RetryBeforeFirstByte(GatewayTest):
         reply = self.ask(self.h1(), chat(model_name="single"))
         self.assertEqual(content(reply), "slow")
         self.assertGreater(time.monotonic() - began, 0.39)
+
+
+class KeptConnections(RetryTest):
+    REPLICA_IDLE = "3s"
+
+    def test_a_kept_connection_that_went_stale_costs_nobody_an_answer(self):
+        for protocol, conn in self.clients():
+            with self.subTest(protocol):
+                good = answer("fresh")
+                self.script(s1=[dict(good, poison_connection=True), good])
+                for _ in range(4):
+                    reply, row = self.ask_row(conn, chat(model_name="single"))
+                    self.assertEqual(reply.status, 200, reply)
+                    self.assertEqual(content(reply), "fresh")
+
+    def test_extra_bytes_behind_an_answer_end_the_connection(self):
+        text = answer("one")["json"]
+        body = json.dumps(text)
+        raw = (f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+               f"content-length: {len(body)}\r\n\r\n{body}HTTP/1.1 200 OK\r\ncontent-length: 2"
+               f"\r\n\r\nno")
+        self.script(s1=[{"framing": "raw", "writes": [{"text": raw}], "end": "hold",
+                         "hold_ms": 300}, answer("two")])
+        first = self.ask(self.h1(), chat(model_name="single"))
+        self.assertEqual(content(first), "one")
+        second = self.ask(self.h1(), chat(model_name="single"))
+        self.assertEqual(content(second), "two")

@@ -94,7 +94,7 @@ class Reply:
 class H1:
     """One HTTP/1.1 connection. Not for two threads at once."""
 
-    def __init__(self, port, timeout=10.0, receive_buffer=None):
+    def __init__(self, port, timeout=5.0, receive_buffer=None):
         self.timeout = timeout
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer:
@@ -320,7 +320,7 @@ class Stream:
 class H2:
     """A well-behaved HTTP/2 client with a reader thread. Requests may come from any thread."""
 
-    def __init__(self, port, settings=None, timeout=10.0, connection_window=1 << 24):
+    def __init__(self, port, settings=None, timeout=5.0, connection_window=1 << 24):
         """settings: SETTINGS codes to values; connection_window: bytes granted at once."""
         self.timeout = timeout
         self.authority = f"127.0.0.1:{port}"
@@ -529,7 +529,7 @@ class RawH2:
 
     PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-    def __init__(self, port, settings=None, timeout=10.0, answer_settings=True):
+    def __init__(self, port, settings=None, timeout=5.0, answer_settings=True):
         self.timeout = timeout
         self.sock = socket.create_connection(("127.0.0.1", port), timeout)
         self.sock.settimeout(None)
