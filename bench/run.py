@@ -28,6 +28,7 @@ import scenarios
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = 5
 MINUTES = 30
+QUICK_MINUTES = 2
 REPEATS = 2
 
 
@@ -36,7 +37,8 @@ def read_arguments():
     parser.add_argument("--rows", help="only these, by commas: " + ", ".join(rows.ROWS))
     parser.add_argument("--candidates", help="only these: " + ", ".join(candidates.ALL))
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS") or 0))
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="at most")
+    parser.add_argument("--minutes", type=float,
+                        help="then no round begins but the first, and nothing is repeated")
     parser.add_argument("--seconds-factor", type=float, default=1.0, help="of each duration")
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build",
                         help="where tollgate, load and fake are")
@@ -84,7 +86,8 @@ class Run:
         self.done = 0
         self.rounds_done = 0
         self.began = time.monotonic()
-        self.deadline = self.began + 60 * arguments.minutes
+        self.deadline = self.began + 60 * (arguments.minutes or
+                                           (QUICK_MINUTES if self.quick else MINUTES))
 
     def play(self):
         self.look_for_programs()
@@ -95,7 +98,7 @@ class Run:
                     continue
                 results = {}
                 for i in range(len(members)):
-                    if time.monotonic() > self.deadline:
+                    if turn > 0 and time.monotonic() > self.deadline:
                         print("bench: the time is over", file=sys.stderr)
                         return
                     candidate = members[(i + turn) % len(members)]
@@ -160,8 +163,9 @@ class Run:
         wrong = sorted({f"{name}: {candidate}: {figures['wrong']}"
                         for name, rounds in self.results.items() for results in rounds
                         for candidate, figures in results.items() if "wrong" in figures})
-        mark = "quick" if self.quick else "partial" if self.partial else "full"
-        return {"mark": mark, "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
+        marks = ["quick"] * self.quick + ["partial"] * self.partial or ["full"]
+        now = datetime.datetime.now().astimezone()
+        return {"mark": " ".join(marks), "date": now.isoformat(timespec="minutes"),
                 "minutes": (time.monotonic() - self.began) / 60, "rounds_wanted": self.rounds,
                 "rounds_done": self.rounds_done, "machine": machine.facts(),
                 "versions": candidates.versions(self.field.build), "rows": judged,
@@ -184,12 +188,16 @@ class Run:
 
 
 def interrupt(*_):
+    """The first signal ends the run; later ones must not end the cleaning up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main():
     arguments = read_arguments()
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     directory = arguments.build.resolve() / "bench"
     directory.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, {machine.OTHER_CORE})

@@ -32,7 +32,7 @@ TRACE_SECONDS = 10
 
 Durations = collections.namedtuple("Durations", "warm closed single rate stream")
 FULL = Durations(warm=0.4, closed=3, single=2, rate=8, stream=6)
-QUICK = Durations(warm=0.2, closed=1.5, single=1, rate=3, stream=3)
+QUICK = Durations(warm=0.2, closed=1.2, single=1, rate=3, stream=2.5)
 Sizes = collections.namedtuple("Sizes", "idle streams vanish traced traced_streams")
 SIZES = Sizes(idle=1000, streams=500, vanish=2000, traced=5000, traced_streams=32)
 
