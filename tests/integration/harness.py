@@ -115,6 +115,7 @@ class Gateway(Process):
     def __init__(self, config, environment=None, directory=None):
         """config: as DESIGN has it; listen, admin, journal and log are filled in when absent."""
         self.holder = None
+        self.last_words = None
         if directory is None:
             self.holder = tempfile.TemporaryDirectory(prefix="tollgate-test-")
             directory = self.holder.name
@@ -198,6 +199,8 @@ class Gateway(Process):
 
     def stop(self, seconds=10.0):
         code = super().stop(seconds)
+        if self.last_words is None:
+            self.last_words = self.output()[-6000:]
         if self.holder is not None:
             self.holder.cleanup()
             self.holder = None
@@ -360,9 +363,11 @@ class GatewayTest(unittest.TestCase):
 
     @classmethod
     def stop_gateway(cls):
-        if cls.gateway is not None:
-            cls.gateway.stop()
-            cls.gateway = None
+        """Its end must be clean too: a sanitizer's report makes another exit code."""
+        gateway, cls.gateway = cls.gateway, None
+        if gateway is not None and gateway.stop() != 0:
+            raise AssertionError(f"the gateway ended with {gateway.child.returncode}:\n"
+                                 f"{gateway.last_words}")
 
     def h1(self, **more):
         conn = wire.H1(self.gateway.port, **more)
