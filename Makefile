@@ -40,7 +40,8 @@ fuzz_sources  := $(wildcard tests/fuzz/fuzz_*.c)
 tollgate_sources := $(wildcard gateway/main.c)
 fake_sources     := $(wildcard tests/fake/*.c)
 load_sources     := $(wildcard bench/load.c bench/load_*.c)
-soak_sources     := $(wildcard tests/soak/*.c)
+soak_sources     := $(wildcard tests/soak/*.c) \
+                    $(filter-out bench/load_run.c,$(wildcard bench/load_*.c))
 PROGRAMS         := $(foreach program,tollgate fake load soak,$(if $($(program)_sources),$(program)))
 
 # ---- Flavours: how a folder of objects is compiled and linked ----

@@ -36,7 +36,8 @@ MUST_CHECK static inline bool buffer_append(struct buffer *buffer, struct span m
         buffer->data = data;
         buffer->room = room;
     }
-    memcpy(buffer->data + buffer->size, more.data, more.size);
+    if (more.size)
+        memcpy(buffer->data + buffer->size, more.data, more.size);
     buffer->size += more.size;
     return true;
 }
@@ -72,12 +73,20 @@ struct text {
     char *start, *at, *end;
 };
 
+/* Writes into memory of the caller's. */
+static inline void text_over(struct text *text, char *memory, size_t room)
+{
+    text->start = text->at = memory;
+    text->end = memory + room;
+}
+
 /* Takes room bytes of the arena; false without memory. */
 MUST_CHECK static inline bool text_init(struct text *text, struct arena *arena, size_t room)
 {
-    text->start = text->at = arena_take(arena, room);
-    text->end = text->at ? text->at + room : NULL;
-    return text->at != NULL;
+    char *memory = arena_take(arena, room);
+    if (memory)
+        text_over(text, memory, room);
+    return memory != NULL;
 }
 
 static inline void text_put(struct text *text, struct span more)

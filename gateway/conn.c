@@ -193,7 +193,7 @@ static void h1_begin(struct conn *conn, const struct h1_head *head)
     for (uint32_t i = 0; err == OK && i < head->field_count; i++)
         err = exchange_field(x, head->fields[i].name, head->fields[i].value);
     h1_body_init(&conn->body, head->framing, head->content_length);
-    conn->reading_body = head->framing != H1_NO_BODY;
+    conn->reading_body = head->framing == H1_CHUNKED || (head->framing == H1_LENGTH && head->content_length > 0);
     if (err == OK && conn->reading_body)
         err = body_expect(&x->body, x->config, head->framing == H1_LENGTH ? head->content_length : 0);
     if (err != OK) {

@@ -17,7 +17,7 @@
 #include "gateway/reply.h"
 #include "gateway/steps.h"
 
-#define INLINE_ARENA_BYTES 1536u
+#define INLINE_ARENA_BYTES 1408u
 #define ARENA_CEILING_BYTES (1u << 20)
 #define KEPT_FREE_EXCHANGES 256u
 #define KEPT_FIELDS_MAX 16u

@@ -15,11 +15,13 @@
 /* Does the client take this coding? Absent means: only as it is. */
 static bool client_takes(const struct exchange *x, struct span coding)
 {
-    struct span left = x->accept_encoding;
-    while (left.data && left.size) {
-        const char *comma = memchr(left.data, ',', left.size);
-        struct span item = {left.data, comma ? (size_t)(comma - left.data) : left.size};
-        left = span_from(left, comma ? item.size + 1 : left.size);
+    if (x->accept_encoding.size == 0)
+        return false;
+    const char *const end = x->accept_encoding.data + x->accept_encoding.size;
+    for (const char *at = x->accept_encoding.data; at < end;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        struct span item = {at, (size_t)((comma ? comma : end) - at)};
+        at = comma ? comma + 1 : end;
         while (item.size && (item.data[0] == ' ' || item.data[0] == '\t'))
             item = span_from(item, 1);
         if (item.size < coding.size || !span_equal_nocase((struct span){item.data, coding.size}, coding))
@@ -202,6 +204,7 @@ static enum err append_pending(struct attempt *attempt, struct span piece)
 
 static enum err relay_events(struct attempt *attempt, struct span piece, size_t hint)
 {
+    const size_t most = (size_t)attempt->exchange->config->limits_event_bytes;
     struct span bytes = piece;
     enum err err;
     if (attempt->pending_size) {
@@ -212,9 +215,11 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
     if (hint < bytes.size)
         hint = bytes.size;
     for (size_t size; bytes.size && (size = sse_next(&attempt->sse, bytes)) > 0; bytes = span_from(bytes, size))
-        if ((err = relay_event(attempt, (struct span){bytes.data, size}, hint)) != OK)
+        if (size > most)
+            return ERR_EVENT_TOO_LARGE;
+        else if ((err = relay_event(attempt, (struct span){bytes.data, size}, hint)) != OK)
             return err;
-    if (bytes.size > (size_t)attempt->exchange->config->limits_event_bytes)
+    if (bytes.size > most)
         return ERR_EVENT_TOO_LARGE;
     if (bytes.size)
         return keep_pending(attempt, bytes);

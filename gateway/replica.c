@@ -21,6 +21,7 @@
 
 #define READS_PER_TURN 8
 #define INTERIMS_MAX 8
+#define PIECES_MAX (2 * ASK_SPLICES_MAX + 2)
 #define HOST_BYTES_MAX 256
 #define KEPT_LINKS_MAX 1024
 #define ANSWER_HEAD_BYTES 65536u
@@ -236,21 +237,23 @@ static void attempt_due(struct deadline *deadline)
 
 /* ---- the request ---- */
 
-/* Method, path and fields as one text in the arena, for the whole life of the attempt. */
-static enum err write_head(struct attempt *attempt, size_t body_bytes)
+/* Room for the head of a request, whatever fields it gets. */
+static size_t head_room(const struct exchange *x, const struct config_replica *replica)
 {
-    struct exchange *x = attempt->exchange;
+    return 320 + replica->base_path.size + replica->host_header.size + replica->key.size + x->accept.size +
+           x->traceparent.size + x->tracestate.size + x->anthropic_version.size + x->anthropic_beta.size;
+}
+
+/* Method, path and fields as one text, behind the pieces. */
+static void write_head(struct attempt *attempt, size_t body_bytes)
+{
+    const struct exchange *x = attempt->exchange;
     const struct config_replica *replica = attempt->replica;
-    const struct span path = ask_path(x->endpoint);
     struct text text;
-    const size_t room = 320 + replica->base_path.size + path.size + replica->host_header.size + replica->key.size +
-                        x->accept.size + x->traceparent.size + x->tracestate.size + x->anthropic_version.size +
-                        x->anthropic_beta.size;
-    if (!text_init(&text, &x->arena, room))
-        return ERR_NO_MEMORY;
+    text_over(&text, (char *)(attempt->pieces + PIECES_MAX), head_room(x, replica));
     text_put(&text, SPAN("POST "));
     text_put(&text, replica->base_path);
-    text_put(&text, path);
+    text_put(&text, ask_path(x->endpoint));
     text_put(&text, SPAN(" HTTP/1.1\r\nhost: "));
     text_put(&text, replica->host_header);
     text_put(&text, SPAN("\r\ncontent-type: application/json\r\ncontent-length: "));
@@ -273,8 +276,7 @@ static enum err write_head(struct attempt *attempt, size_t body_bytes)
     if (x->anthropic_beta.size)
         text_field(&text, SPAN("anthropic-beta: "), x->anthropic_beta);
     text_put(&text, SPAN("\r\n\r\n"));
-    attempt->head_text = text_span(&text);
-    return OK;
+    attempt->pieces[0] = (struct iovec){text.start, (size_t)(text.at - text.start)};
 }
 
 /* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks by saying its salt. */
@@ -296,7 +298,8 @@ static struct span mix_salt(struct exchange *x)
     return (struct span){hex, 2 * HASH_SHA256_BYTES};
 }
 
-/* Splices the body and lays out what is to be sent: the head, then the pieces. */
+/* Splices the body and lays out what is to be sent: the head, then the pieces. Not in the arena: a stream that runs for
+ * minutes does not keep its request. */
 static enum err lay_out(struct attempt *attempt)
 {
     struct exchange *x = attempt->exchange;
@@ -304,20 +307,18 @@ static enum err lay_out(struct attempt *attempt)
     uint32_t count;
     size_t body_bytes;
     const struct span body = {x->body.data, x->body.size};
-    enum err err = ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model, mix_salt(x),
-                               &x->arena, splices, &count);
+    const enum err err = ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model,
+                                     mix_salt(x), &x->arena, splices, &count);
     if (err != OK)
         return err;
-    attempt->pieces = arena_take(&x->arena, (2 * count + 2) * sizeof *attempt->pieces);
+    if (attempt->pieces == NULL)
+        attempt->pieces = malloc(PIECES_MAX * sizeof *attempt->pieces + head_room(x, attempt->replica));
     if (attempt->pieces == NULL)
         return ERR_NO_MEMORY;
-    const uint32_t pieces = splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
-    if (attempt->head_text.data == NULL && (err = write_head(attempt, body_bytes)) != OK)
-        return err;
-    attempt->pieces[0] = (struct iovec){(void *)(uintptr_t)attempt->head_text.data, attempt->head_text.size};
-    attempt->piece_count = (int)pieces + 1;
+    attempt->piece_count = 1 + (int)splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
     attempt->piece_at = 0;
-    attempt->to_send = attempt->head_text.size + body_bytes;
+    write_head(attempt, body_bytes);
+    attempt->to_send = attempt->pieces[0].iov_len + body_bytes;
     return OK;
 }
 
@@ -485,9 +486,17 @@ static void flight_drained(struct flight *flight)
     server_wake(attempt->worker, &attempt->wake);
 }
 
+static void forget_request(struct attempt *attempt)
+{
+    free(attempt->pieces);
+    attempt->pieces = NULL;
+}
+
 static void bury_attempt(struct grave *grave)
 {
-    free(container_of(grave, struct attempt, grave));
+    struct attempt *attempt = container_of(grave, struct attempt, grave);
+    forget_request(attempt);
+    free(attempt);
 }
 
 enum err attempt_open(struct exchange *x)
@@ -506,7 +515,7 @@ enum err attempt_open(struct exchange *x)
     attempt->flight.drained = flight_drained;
     enum err err = lay_out(attempt);
     if (err != OK) {
-        free(attempt);
+        bury_attempt(&attempt->grave);
         return err;
     }
     x->attempt = attempt;
@@ -743,6 +752,8 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
     if (attempt->state == ATTEMPT_ENDED)
         return;
     buffer_free(&link->in);
+    if (attempt->to_send == 0)
+        forget_request(attempt);
     relay_flush(attempt);
     if (!attempt->head_ready && (!attempt->events || attempt->begun)) {
         attempt->head_ready = true;

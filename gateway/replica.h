@@ -40,8 +40,7 @@ struct attempt {
     enum attempt_result result;  /* once ended */
     enum err        cause;       /* once ended, OK if all went well */
     uint64_t        began_ns, sent_ns, head_ns;
-    struct span     head_text;   /* of the request, in the exchange's arena */
-    struct iovec   *pieces;      /* what is to be sent: arena; filled anew for each connection */
+    struct iovec *pieces; /* head and body as they go out; heap, until the answer's body begins */
     int             piece_count, piece_at;
     size_t          to_send;     /* bytes not sent yet */
     bool            any_byte;    /* the replica has said something on this connection */

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/base/behind.h"
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
@@ -40,6 +41,7 @@ struct journal {
     _Alignas(64) uint64_t head;
     struct inflight *table;
     int fd;
+    struct behind behind;
     uint64_t seq; /* of the next row */
     struct row_author author;
     char *batch;
@@ -118,6 +120,7 @@ static void write_batch(struct journal *journal)
             write(journal->fd, journal->batch + written, journal->batch_bytes - written);
         if (wrote > 0) {
             written += (size_t)wrote;
+            behind_wrote(&journal->behind, journal->fd, (size_t)wrote);
         } else if (wrote == 0 || errno != EINTR) {
             note_failure(journal, wrote == 0 ? EIO : errno);
             log_flush();

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/base/behind.h"
 #include "config/base/clock.h"
 #include "config/base/metrics.h"
 #include "config/base/span.h"
@@ -42,6 +43,7 @@ struct stream {
     size_t written;     /* of write_bytes; flush only */
     int fd;             /* -1: nowhere; flush lock */
     bool pieces;        /* a pipe or terminal, which may make a writer wait */
+    struct behind behind; /* flush lock */
 };
 
 static struct stream events = {
@@ -232,6 +234,7 @@ static void direct_accesses(int fd)
     if (accesses.fd > STDERR_FILENO)
         (void)close(accesses.fd);
     accesses.fd = fd;
+    accesses.behind = (struct behind){0, 0, 0};
     accesses.pieces = fd >= 0 && (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode));
     atomic_store(&access_readable, fd >= 0 && isatty(fd) == 1);
     atomic_store(&access_wanted, fd >= 0);
@@ -302,9 +305,11 @@ static bool write_rest(struct stream *stream)
                 return false;
         }
         wrote = write(stream->fd, buffer + stream->written, piece);
-        if (wrote >= 0)
+        if (wrote >= 0) {
             stream->written += (size_t)wrote;
-        else if (errno == EAGAIN)
+            if (!stream->pieces)
+                behind_wrote(&stream->behind, stream->fd, (size_t)wrote);
+        } else if (errno == EAGAIN)
             return false;
         else if (errno != EINTR)
             break; /* closed, or a full disk: these lines are lost, and there is nowhere to say so
