@@ -416,7 +416,7 @@ static bool h1_write_head(struct conn *conn)
     struct exchange *x = conn->exchange;
     const struct answer *answer = &x->answer;
     struct text text;
-    size_t room = 256;
+    size_t room = 200; /* status line, date, framing, connection */
     for (uint32_t i = 0; i < answer->field_count; i++)
         room += answer->fields[i].name.size + answer->fields[i].value.size + 4;
     if (!text_init(&text, &x->arena, room))

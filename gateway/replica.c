@@ -622,13 +622,16 @@ static bool is_dropped(struct span name)
 static enum err keep_fields(struct attempt *attempt, const struct h1_head *head)
 {
     struct arena *arena = &attempt->exchange->arena;
-    attempt->fields = arena_take(arena, (head->field_count + 1) * sizeof *attempt->fields);
+    uint32_t kept[H1_FIELDS_MAX] UNINITIALIZED;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < head->field_count; i++)
+        if (!is_dropped(head->fields[i].name) && !h1_is_hop_by_hop(head, head->fields[i].name))
+            kept[count++] = i;
+    attempt->fields = arena_take(arena, (count + 1) * sizeof *attempt->fields);
     if (attempt->fields == NULL)
         return ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < head->field_count; i++) {
-        const struct h1_field *field = &head->fields[i];
-        if (is_dropped(field->name) || h1_is_hop_by_hop(head, field->name))
-            continue;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct h1_field *field = &head->fields[kept[i]];
         const struct span name = arena_copy(arena, field->name);
         const struct span value = arena_copy(arena, field->value);
         if (name.data == NULL || value.data == NULL)

@@ -10,7 +10,7 @@
 
 #include "config/base/log.h"
 
-#define FEW_FIELDS 16u /* enough for nearly every answer */
+#define FEW_FIELDS 12u /* enough for nearly every answer */
 #define REQUEST_ID_BYTES_MAX 128u
 #define WANTED_HEADERS_BYTES_MAX 1024u
 #define NUMBER_BYTES 24u

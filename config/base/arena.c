@@ -12,15 +12,16 @@
 #include <string.h>
 
 #define ALIGNMENT 8u
-#define BLOCK_BYTES 4096u /* a page, malloc's own head included */
+#define BLOCK_BYTES_MIN 1024u /* malloc's own head included */
+#define BLOCK_BYTES_MAX 4096u
 
 struct arena_block {
     struct arena_block *older;
     max_align_t memory[]; /* what is handed out */
 };
 
-/* What a block of BLOCK_BYTES has to hand out, with 16 bytes left for malloc's head. */
-#define BLOCK_ROOM (BLOCK_BYTES - 16u - sizeof(struct arena_block))
+/* What a block has besides what it hands out: malloc's head and ours. */
+#define BLOCK_OVERHEAD (16u + sizeof(struct arena_block))
 
 static size_t round_up(size_t bytes)
 {
@@ -49,6 +50,16 @@ void arena_fini(struct arena *arena)
     *arena = (struct arena){0};
 }
 
+/* What the next block has to hand out: about as much as was taken so far, so that a small exchange stays small and a large one
+ * makes few calls. */
+static size_t next_room(const struct arena *arena)
+{
+    size_t bytes = BLOCK_BYTES_MIN;
+    while (bytes < arena->used_bytes && bytes < BLOCK_BYTES_MAX)
+        bytes *= 2;
+    return bytes - BLOCK_OVERHEAD;
+}
+
 /* A new block with room for bytes; NULL without memory. */
 static char *add_block(struct arena *arena, size_t bytes)
 {
@@ -70,8 +81,9 @@ void *arena_take(struct arena *arena, size_t bytes)
         return NULL;
     if (rounded > (size_t)(arena->end - arena->next)) {
         /* A large piece gets a block of its own, and the rest of the newest one stays in use. */
-        const bool large = rounded > BLOCK_ROOM / 4;
-        char *memory = add_block(arena, large ? rounded : BLOCK_ROOM);
+        const size_t room = next_room(arena);
+        const bool large = rounded > room / 4;
+        char *memory = add_block(arena, large ? rounded : room);
 
         if (memory == NULL)
             return NULL;
@@ -80,7 +92,7 @@ void *arena_take(struct arena *arena, size_t bytes)
             return memory;
         }
         arena->next = memory;
-        arena->end = memory + BLOCK_ROOM;
+        arena->end = memory + room;
     }
     taken = arena->next;
     arena->next += rounded;
