@@ -194,7 +194,7 @@ static bool grow_table(struct reader *reader)
     struct keys *keys = &reader->keys;
     const uint32_t old_count = keys->slot_count;
     const struct key_slot *old = keys->slots;
-    const uint32_t count = old_count > 0 ? 2 * old_count : 4 * KEYS_COMPARED;
+    const uint32_t count = old_count > 0 ? 2 * old_count : 2 * KEYS_COMPARED;
     struct key_slot *slots = arena_take_zeroed(reader->arena, count * sizeof(*slots));
 
     if (slots == NULL)

@@ -584,6 +584,8 @@ enum h1_result h1_parse_response(struct span bytes, const struct h1_limits *limi
     if (*scanned == 0 || search_end(bytes, scanned) == PART_OK) {
         head_init(out_head);
         part = read_status_line(&at, end, out_head);
+        if (part == PART_OK && (size_t)(at - bytes.data) > limits->line_bytes + 2)
+            part = PART_LARGE;
         if (part == PART_OK)
             part = read_fields(&at, end, fields_max(limits), out_head, &notes);
     }

@@ -51,7 +51,7 @@ struct h1_head {
 };
 
 struct h1_limits {
-    size_t line_bytes;   /* request line without its CRLF; over it ERR_PATH_TOO_LONG */
+    size_t line_bytes;   /* first line without its CRLF; over it ERR_PATH_TOO_LONG */
     size_t header_bytes; /* whole head, plus 32 per field; over it ERR_HEADERS_TOO_LARGE */
     uint32_t fields;     /* at most H1_FIELDS_MAX; over it ERR_HEADERS_TOO_LARGE */
 };

@@ -84,7 +84,10 @@ struct span sse_data(struct span event, char *scratch)
     struct span line;
     struct span value;
 
-    /* A stream may begin with a byte order mark, which is no part of its first line. */
+    /* The LF of the line end before may stand in front. And a stream may begin with a byte order
+     * mark, which is no part of its first line. */
+    if (event.size > 1 && event.data[0] == '\n')
+        event = span_from(event, 1);
     if (span_starts(event, SPAN("\xef\xbb\xbf")))
         event = span_from(event, 3);
     while (next_line(&event, &line)) {

@@ -491,6 +491,20 @@ static void answers_that_read_in_two_ways_are_refused(void **state)
             fail_msg("accepted: %s", cases[i]);
 }
 
+static void a_status_line_is_bounded(void **state)
+{
+    (void)state;
+    const struct h1_limits small = {.line_bytes = 20, .header_bytes = 200, .fields = 3};
+    size_t scanned = 0;
+    size_t size;
+    enum err err = OK;
+
+    assert_int_equal(h1_parse_response(SPAN("HTTP/1.1 200 12345678\r\n\r\n"), &small, SPAN("POST"),
+                                       &scanned, &head, &size, &err),
+                     H1_BAD);
+    assert_int_equal(err, ERR_REPLICA_PROTOCOL);
+}
+
 static void an_answer_byte_by_byte_reads_the_same(void **state)
 {
     (void)state;
@@ -722,6 +736,7 @@ int main(void)
         cmocka_unit_test(an_endless_head_ends_at_its_limit),
         cmocka_unit_test(answers_are_framed_by_status_method_and_fields),
         cmocka_unit_test(answers_that_read_in_two_ways_are_refused),
+        cmocka_unit_test(a_status_line_is_bounded),
         cmocka_unit_test(an_answer_byte_by_byte_reads_the_same),
         cmocka_unit_test(fields_between_neighbours_are_known),
         cmocka_unit_test(a_chunked_body_reads_the_same_however_cut),
