@@ -74,7 +74,7 @@ static void check_again(const struct reading *reading)
 
     CHECK(written != NULL);
     if (reading->size > 0) {
-        size = (size_t)sprintf(written, "%zX\r\n", reading->size);
+        size = (size_t)snprintf(written, 64, "%zX\r\n", reading->size);
         memcpy(written + size, reading->data, reading->size);
         size += reading->size;
         memcpy(written + size, "\r\n", 2);

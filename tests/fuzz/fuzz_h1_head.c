@@ -65,12 +65,12 @@ static size_t write_head(const struct h1_head *from, bool answer, char *out)
     size_t at = 0;
 
     if (answer) {
-        at = (size_t)sprintf(out, "HTTP/1.%d %03d\r\n", from->minor, from->status);
+        at = (size_t)snprintf(out, 64, "HTTP/1.%d %03d\r\n", from->minor, from->status);
     } else {
         at = put(out, at, from->method);
         at = put(out, at, SPAN(" "));
         at = put(out, at, from->target);
-        at += (size_t)sprintf(out + at, " HTTP/1.%d\r\n", from->minor);
+        at += (size_t)snprintf(out + at, 16, " HTTP/1.%d\r\n", from->minor);
     }
     for (uint32_t i = 0; i < from->field_count; i++) {
         at = put(out, at, from->fields[i].name);

@@ -428,16 +428,17 @@ static void values_that_cannot_be_used_are_refused_by_name(void **state)
 /* {"messages":[],"k0":0,…} with count keys beside messages; the last one again when twice. */
 static char *many_members(unsigned count, bool twice)
 {
-    char *body = malloc(32 + (size_t)count * 16);
+    const size_t room = 32 + ((size_t)count + 1) * 16;
+    char *body = malloc(room);
     size_t size;
 
     assert_non_null(body);
-    size = (size_t)sprintf(body, "{\"messages\":[]");
+    size = (size_t)snprintf(body, room, "{\"messages\":[]");
     for (unsigned i = 0; i < count; i++)
-        size += (size_t)sprintf(body + size, ",\"k%u\":0", i);
+        size += (size_t)snprintf(body + size, room - size, ",\"k%u\":0", i);
     if (twice)
-        size += (size_t)sprintf(body + size, ",\"k%u\":0", count / 2);
-    sprintf(body + size, "}");
+        size += (size_t)snprintf(body + size, room - size, ",\"k%u\":0", count / 2);
+    snprintf(body + size, room - size, "}");
     return body;
 }
 
