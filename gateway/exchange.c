@@ -186,8 +186,9 @@ static void close_exchange(struct exchange *x)
     body_free(&x->body);
     arena_fini(&x->arena);
     config_put(x->config);
-    x->worker->exchange_count--;
     metric_add(METRIC_exchanges_open, -1);
+    if (--x->worker->exchange_count == 0)
+        server_idle(x->worker);
     server_bury(x->worker, &x->grave);
 }
 

@@ -50,6 +50,7 @@ enum err relay_begin(struct attempt *attempt)
     attempt->events = attempt->status == 200 && is_event_stream(attempt);
     tap_init(&attempt->tap);
     tally_init(&attempt->tally);
+    attempt->tally.whole_body = !attempt->events;
     if (unzip_knows(attempt->content_encoding)) {
         attempt->unzip = unzip_new(UNZIPPED_CEILING_BYTES);
         if (attempt->unzip == NULL)

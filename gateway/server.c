@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -38,6 +39,8 @@ struct listener {
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
 #define EVENTS_PER_WAIT 256
+#define IDLE_BEFORE_TRIM_NS (2 * NS_PER_S)
+#define REQUESTS_WORTH_A_TRIM 1000
 #define DRAIN_LOOK_MS 50  /* between two looks whether all is settled */
 #define NAMES_LOOK_MS 2  /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
 
@@ -285,6 +288,26 @@ static void close_listeners(struct worker *worker, bool admin_too)
     }
 }
 
+/* ---- memory ---- */
+
+/* Gives back what a busy time has left in the heap, once nothing has been under way for a while: a
+ * trim takes too long to be made between two requests. */
+static void trim_when_idle(struct deadline *deadline)
+{
+    static _Atomic int64_t trimmed_at; /* requests seen at the last trim */
+    (void)deadline;
+    const int64_t seen = metric_value(METRIC_requests_total);
+    if (metric_value(METRIC_exchanges_open) > 0 || seen - trimmed_at < REQUESTS_WORTH_A_TRIM)
+        return;
+    trimmed_at = seen;
+    malloc_trim(0);
+}
+
+void server_idle(struct worker *worker)
+{
+    deadline_set(worker, &worker->trim, worker->now_ns + IDLE_BEFORE_TRIM_NS);
+}
+
 /* ---- workers ---- */
 
 static void server_turn(struct worker *worker);
@@ -313,6 +336,7 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     read_clock(worker);
     wheel_init(&worker->wheel, worker->now_ns);
     worker->accept_pause.due = resume_accepting;
+    worker->trim.due = trim_when_idle;
     return io_open(&worker->mailbox_io, worker->epoll_fd, worker->mailbox.fd, mail_came) == OK;
 }
 
@@ -538,6 +562,14 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Bodies up to a MiB stay in the heap: mapping and faulting in pages for each would cost more than relaying it. The heap's top is
+ * not given back after every burst either; trim_when_idle() does that. */
+static void tune_malloc(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 8 << 20);
+}
+
 /* Conns and their replica connections: two descriptors a request. */
 static void raise_descriptor_limit(void)
 {
@@ -568,6 +600,7 @@ int server_run(struct config *config, const char *config_path)
     uint32_t started = 0;
 
     raise_descriptor_limit();
+    tune_malloc();
     server->config_path = config_path;
     server->started_ns = clock_now_ns();
     server->worker_count = config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;

@@ -76,6 +76,7 @@ struct worker {
     struct exchange   *free_exchanges; /* kept for the next ones, see exchange.c */
     uint32_t           free_exchange_count;
     struct io          mailbox_io;
+    struct deadline    trim;           /* of memory, when nothing is under way */
     struct deadline    accept_pause;   /* after EMFILE: listeners rest until it comes */
 };
 
@@ -102,6 +103,9 @@ void server_bury(struct worker *worker, struct grave *grave);
 /* Sets or moves a deadline; due() runs at or a tick after at_ns. Moving it later is free. */
 void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns);
 void deadline_clear(struct worker *worker, struct deadline *deadline);
+
+/* The worker's last exchange has closed: memory is given back if it stays so. */
+void server_idle(struct worker *worker);
 
 /* The date header's text now. */
 const char *server_date(struct worker *worker);

@@ -551,7 +551,9 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
     const bool all = x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
     ending->source = SOURCE_NONE;
-    ending->billable = x->answer.status == 200 && x->delivered_any && x->model;
+    /* A plain answer that its replica cut is of no use to anybody, and nobody has said what it cost. */
+    const bool useless = x->broke && !x->ask.stream && x->whole_source == SOURCE_NONE;
+    ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless;
     if (!ending->billable)
         return;
     if (all) {
