@@ -10,7 +10,7 @@
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
-# Variables: CC=gcc or clang, LTO=1, V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
+# Variables: CC=gcc or clang, LTO= (none; with gcc the plain build has it), V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -27,6 +27,7 @@ MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 
 COMPILER := $(notdir $(lastword $(CC)))
+LTO      ?= $(if $(findstring gcc,$(COMPILER)),1)
 SUFFIX   := $(if $(LTO),-lto)
 Q        := $(if $(V),,@)
 
@@ -46,8 +47,8 @@ PROGRAMS         := $(foreach program,tollgate fake load soak,$(if $($(program)_
 
 # ---- Flavours: how a folder of objects is compiled and linked ----
 
-plain_compile := -O2 -g $(if $(LTO),-flto)
-plain_link    := $(if $(LTO),-flto -O2)
+plain_compile := -O2 -g $(if $(LTO),-flto=auto)
+plain_link    := $(if $(LTO),-flto=auto -O2)
 asan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 asan_link     := -fsanitize=address,undefined
 tsan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=thread

@@ -109,6 +109,7 @@ void conn_close(struct conn *conn, bool reset)
     server_unwake(conn->worker, &conn->flush);
     buffer_free(&conn->in);
     buffer_free(&conn->left);
+    identity_forget(&conn->identity);
     io_close(&conn->io, reset);
     if (!conn->admin)
         address_leave(&conn->address);
@@ -571,7 +572,7 @@ static void h1_finish_exchange(struct conn *conn)
 
 static void h1_flush(struct conn *conn)
 {
-    struct iovec pieces[PIECES_MAX];
+    struct iovec pieces[PIECES_MAX] UNINITIALIZED;
     while (conn->io.writable && conn->state == CONN_OPEN) {
         if (conn->exchange && conn->exchange->answer.ready && !conn->exchange->answer.sent && !h1_write_head(conn)) {
             conn_close(conn, true);

@@ -11,6 +11,7 @@
 
 #include "gateway/buffer.h"
 #include "gateway/exchange.h"
+#include "gateway/identity.h"
 #include "gateway/io.h"
 #include "gateway/server.h"
 
@@ -36,6 +37,7 @@ struct conn {
     struct wake        flush;     /* late: something is to be sent */
     struct deadline    deadline;
     struct grave       grave;
+    struct identity_memory identity;
     uint64_t           progress_ns; /* last byte moved: for the write deadline */
 
     /* h1 */

@@ -19,7 +19,6 @@
 
 #define INLINE_ARENA_BYTES 1408u
 #define ARENA_CEILING_BYTES (1u << 20)
-#define KEPT_FREE_EXCHANGES 256u
 #define KEPT_FIELDS_MAX 16u
 
 struct step_row {
@@ -121,27 +120,12 @@ static void name_exchange(struct exchange *x)
 static void bury_exchange(struct grave *grave)
 {
     struct exchange *x = container_of(grave, struct exchange, grave);
-    struct exchange_block *block = container_of(x, struct exchange_block, x);
-    struct worker *worker = x->worker;
-    if (worker->free_exchange_count >= KEPT_FREE_EXCHANGES) {
-        free(block);
-        return;
-    }
-    *(struct exchange **)(void *)block->memory = worker->free_exchanges;
-    worker->free_exchanges = x;
-    worker->free_exchange_count++;
+    shelf_put(&x->worker->exchanges, container_of(x, struct exchange_block, x));
 }
 
 struct exchange *exchange_open(struct worker *worker, struct conn *conn)
 {
-    struct exchange_block *block;
-    if (worker->free_exchanges) {
-        block = container_of(worker->free_exchanges, struct exchange_block, x);
-        worker->free_exchanges = *(struct exchange **)(void *)block->memory;
-        worker->free_exchange_count--;
-    } else {
-        block = malloc(sizeof *block);
-    }
+    struct exchange_block *block = shelf_take(&worker->exchanges, sizeof *block);
     if (block == NULL)
         return NULL;
     struct exchange *x = &block->x;
@@ -150,6 +134,7 @@ struct exchange *exchange_open(struct worker *worker, struct conn *conn)
     x->worker = worker;
     x->conn = conn;
     x->admin = conn->admin;
+    x->identity = &conn->identity;
     x->config = config_get(worker->config);
     x->opened_ns = worker->now_ns;
     x->opened_us = worker->wall_us;
@@ -163,16 +148,6 @@ struct exchange *exchange_open(struct worker *worker, struct conn *conn)
     worker->exchange_count++;
     metric_add(METRIC_exchanges_open, 1);
     return x;
-}
-
-void exchange_drop_free(struct worker *worker)
-{
-    while (worker->free_exchanges) {
-        struct exchange_block *block = container_of(worker->free_exchanges, struct exchange_block, x);
-        worker->free_exchanges = *(struct exchange **)(void *)block->memory;
-        free(block);
-    }
-    worker->free_exchange_count = 0;
 }
 
 static void close_exchange(struct exchange *x)
@@ -241,10 +216,12 @@ static const struct known_field known_fields[] = {
 };
 #undef KNOWN
 
+/* Length and first letter rule out nearly all of them without a call. */
 static const struct known_field *find_known(struct span name)
 {
     for (size_t i = 0; i < sizeof known_fields / sizeof known_fields[0]; i++)
-        if (span_equal_nocase(known_fields[i].name, name))
+        if (known_fields[i].name.size == name.size && (known_fields[i].name.data[0] ^ name.data[0]) % 32 == 0 &&
+            strncasecmp(known_fields[i].name.data, name.data, name.size) == 0)
             return &known_fields[i];
     return NULL;
 }
@@ -339,6 +316,7 @@ void exchange_body_end(struct exchange *x)
 void exchange_abandon(struct exchange *x)
 {
     x->conn = NULL;
+    x->identity = NULL;
     x->stream = NULL;
     if (x->answered)
         return;
@@ -365,6 +343,7 @@ void exchange_answered(struct exchange *x)
 {
     x->answered = true;
     x->conn = NULL;
+    x->identity = NULL;
     x->stream = NULL;
     x->ended_ns = x->worker->now_ns;
     exchange_wake(x);

@@ -13,6 +13,7 @@
 #include "gateway/ask.h"
 #include "gateway/body.h"
 #include "gateway/flight.h"
+#include "gateway/identity.h"
 #include "gateway/server.h"
 #include "meter/meter.h"
 #include "router/router.h"
@@ -73,6 +74,7 @@ struct exchange {
     struct worker  *worker;
     struct conn    *conn;       /* NULL once the client has gone */
     struct h2_stream *stream;   /* h2 only: the protocol's own */
+    struct identity_memory *identity; /* of the conn; NULL once the client has gone */
     struct arena    arena;
     struct config  *config;     /* snapshot held from open to close */
     struct span     method, target, path;
@@ -176,9 +178,6 @@ void exchange_answered(struct exchange *x);
 
 /* A waiting ticket was granted by another exchange's return, perhaps on another thread. */
 void exchange_granted(struct ticket *ticket);
-
-/* Frees the exchanges that a worker keeps for the next ones. */
-void exchange_drop_free(struct worker *worker);
 
 /* Runs its steps in this turn. */
 void exchange_wake(struct exchange *x);

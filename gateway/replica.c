@@ -496,14 +496,15 @@ static void bury_attempt(struct grave *grave)
 {
     struct attempt *attempt = container_of(grave, struct attempt, grave);
     forget_request(attempt);
-    free(attempt);
+    shelf_put(&attempt->worker->attempts, attempt);
 }
 
 enum err attempt_open(struct exchange *x)
 {
-    struct attempt *attempt = calloc(1, sizeof *attempt);
+    struct attempt *attempt = shelf_take(&x->worker->attempts, sizeof *attempt);
     if (attempt == NULL)
         return ERR_NO_MEMORY;
+    memset(attempt, 0, sizeof *attempt);
     attempt->worker = x->worker;
     attempt->exchange = x;
     attempt->model = x->ticket.config_model;

@@ -352,13 +352,13 @@ static void close_worker(struct worker *worker)
     server_turn(worker);
     mailbox_read(&worker->mailbox);
     server_turn(worker);
-    exchange_drop_free(worker);
     pool_close_all(worker);
     for (struct grave *grave = worker->graves, *next; grave; grave = next) {
         next = grave->next;
         grave->bury(grave);
     }
-    exchange_drop_free(worker);
+    shelf_clear(&worker->exchanges);
+    shelf_clear(&worker->attempts);
     io_close(&worker->mailbox_io, false); /* and with it the mailbox's descriptor */
     close(worker->epoll_fd);
     free(worker->scratch);

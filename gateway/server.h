@@ -14,6 +14,7 @@
 #include "gateway/h1.h"
 #include "gateway/io.h"
 #include "gateway/mailbox.h"
+#include "gateway/shelf.h"
 #include "gateway/wheel.h"
 #include "meter/meter.h"
 
@@ -40,7 +41,6 @@ struct grave {
 struct conn;
 struct event_base;
 struct evdns_base;
-struct exchange;
 struct pool;
 struct server;
 
@@ -73,8 +73,7 @@ struct worker {
     char              *scratch;   /* WORKER_SCRATCH_BYTES: bytes just received */
     char              *out;       /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
     struct h1_head    *head;      /* scratch of the h1 parser */
-    struct exchange   *free_exchanges; /* kept for the next ones, see exchange.c */
-    uint32_t           free_exchange_count;
+    struct shelf       exchanges, attempts;
     struct io          mailbox_io;
     struct deadline    trim;           /* of memory, when nothing is under way */
     struct deadline    accept_pause;   /* after EMFILE: listeners rest until it comes */

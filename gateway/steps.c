@@ -87,7 +87,8 @@ enum verdict step_identify(struct exchange *x)
     const bool reads = span_equal(x->method, SPAN("GET")) || span_equal(x->method, SPAN("HEAD"));
     if (x->endpoint == ENDPOINT_MODELS ? !reads : !span_equal(x->method, SPAN("POST")))
         return fail(x, ERR_NO_METHOD, NULL, NULL);
-    const enum err err = identity_find(x->config, x->authorization, x->api_key_header, x->opened_us, &x->key);
+    const enum err err = identity_find(x->config, x->authorization, x->api_key_header, x->opened_us,
+                                       x->identity, &x->key);
     if (err != OK) {
         metric_add(METRIC_requests_unauthorized_total, 1);
         return fail(x, err, NULL, NULL);

@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define PUSH_BYTES (1 << 20)
-#define KEPT_BYTES (8 << 20)  /* on their way to the disk: not clean yet, so not dropped */
-#define AGAIN_BYTES (8 << 20) /* looked at once more: what was late the first time */
+#define PUSH_BYTES (256 << 10)
+#define KEPT_BYTES (1 << 20)  /* on their way to the disk: not clean yet, so not dropped */
+#define AGAIN_BYTES (4 << 20) /* looked at once more: what was late the first time */
 
 void behind_wrote(struct behind *behind, int fd, size_t bytes)
 {

@@ -19,7 +19,7 @@ struct behind {
     int64_t dropped_to;
 };
 
-/* So many bytes were appended to fd. Cheap but for one call in a MiB. Does nothing to pipes and terminals. */
+/* So many bytes were appended to fd. Cheap but for one call in 256 KiB. Does nothing to pipes and terminals. */
 void behind_wrote(struct behind *behind, int fd, size_t bytes);
 
 #endif

@@ -2,7 +2,8 @@
 /* tests/unit/test_identity.c: API key to tenant (gateway/identity.c).
  *
  * Promises:  1. Bearer in any case, or x-api-key; the bearer wins.
- *            2. Unknown, expired and ill-formed keys are ERR_BAD_KEY, none at all ERR_NO_KEY. */
+ *            2. A connection's last key is known again without a digest, but expires all the same.
+ *            3. Unknown, expired and ill-formed keys are ERR_BAD_KEY, none at all ERR_NO_KEY. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static void every_credential_has_its_answer(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct config_key *key = NULL;
         const enum err err = identity_find(config, span_of(cases[i].authorization), span_of(cases[i].api_key),
-                                           cases[i].wall_us, &key);
+                                           cases[i].wall_us, NULL, &key);
         assert_int_equal(err, cases[i].err);
         if (err == OK)
             assert_true(span_equal(key->id, span_of(cases[i].id)));
@@ -83,8 +84,29 @@ static void a_key_of_257_bytes_is_no_key(void **state)
     memcpy(text, "Bearer ", 7);
     memset(text + 7, 'k', 257);
 
-    assert_int_equal(identity_find(config, (struct span){text, 7 + 257}, (struct span){NULL, 0}, IN_2027_US, &key),
+    assert_int_equal(identity_find(config, (struct span){text, 7 + 257}, (struct span){NULL, 0}, IN_2027_US, NULL, &key),
                      ERR_BAD_KEY);
+}
+
+static void a_connection_s_key_is_remembered_but_never_past_its_expiry(void **state)
+{
+    (void)state;
+    struct identity_memory memory = {NULL, 0, 0, NULL};
+    const struct span none = {NULL, 0};
+    const struct config_key *first = NULL, *second = NULL;
+
+    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &first), OK);
+    assert_non_null(memory.text);
+    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &second), OK);
+    assert_ptr_equal(first, second);
+    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2027_US, &memory, &second), ERR_BAD_KEY);
+    assert_int_equal(identity_find(config, SPAN("Bearer sk-olD"), none, IN_2025_US, &memory, &second), ERR_BAD_KEY);
+    memory.generation++; /* another snapshot: its pointer may not be used */
+    assert_int_equal(identity_find(config, SPAN("Bearer sk-good"), none, IN_2025_US, &memory, &second), OK);
+    assert_true(span_equal(second->id, SPAN("web")));
+
+    identity_forget(&memory);
+    assert_null(memory.text);
 }
 
 int main(void)
@@ -92,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_credential_has_its_answer),
         cmocka_unit_test(a_key_of_257_bytes_is_no_key),
+        cmocka_unit_test(a_connection_s_key_is_remembered_but_never_past_its_expiry),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
