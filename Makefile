@@ -47,8 +47,8 @@ PROGRAMS         := $(foreach program,tollgate fake load soak,$(if $($(program)_
 
 # ---- Flavours: how a folder of objects is compiled and linked ----
 
-plain_compile := -O2 -g $(if $(LTO),-flto=auto)
-plain_link    := $(if $(LTO),-flto=auto -O2)
+plain_compile := -O3 -g $(if $(LTO),-flto=auto)
+plain_link    := $(if $(LTO),-flto=auto -O3)
 asan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 asan_link     := -fsanitize=address,undefined
 tsan_compile  := -O1 -g -fno-omit-frame-pointer -fsanitize=thread

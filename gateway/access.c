@@ -186,10 +186,12 @@ static void put_who(struct line *line, const struct exchange *x)
 {
     put(line, SPAN(",\"level\":\""));
     put(line, span_of(level_of(x)));
-    put(line, SPAN("\",\"event\":\"access\",\"request_id\":\""));
-    put(line, reply_request_id(x));
-    put(line, SPAN("\",\"exchange_id\":\""));
-    put(line, span_of(x->exchange_id));
+    put(line, SPAN("\",\"event\":\"access\",\"exchange_id\":\""));
+    put(line, (struct span){x->exchange_id, sizeof x->exchange_id - 1});
+    if (reply_request_id(x).data != x->exchange_id) { /* the client has named it */
+        put(line, SPAN("\",\"request_id\":\""));
+        put(line, reply_request_id(x));
+    }
     put(line, SPAN("\""));
     if (x->key) {
         text_member(line, SPAN(",\"tenant\":\""), x->key->tenant->name, TEXT_BYTES_MAX);

@@ -13,9 +13,9 @@
 #include "config/base/vocab.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SHELF_KEEPS 0u
+#define SHELF_IS_FULL(shelf) true
 #else
-#define SHELF_KEEPS 256u
+#define SHELF_IS_FULL(shelf) ((shelf)->count >= 256u)
 #endif
 
 /* Zeroed: empty. All pieces of one shelf have the same size, at least that of a pointer. */
@@ -38,7 +38,7 @@ MUST_CHECK static inline void *shelf_take(struct shelf *shelf, size_t bytes)
 /* Gives a piece back. */
 static inline void shelf_put(struct shelf *shelf, void *piece)
 {
-    if (shelf->count >= SHELF_KEEPS) {
+    if (SHELF_IS_FULL(shelf)) {
         free(piece);
         return;
     }
