@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/address.c: see address.h. Chained buckets; an entry lives while its address has a connection. */
+/* gateway/address.c: see address.h. Chained buckets; an entry lives while its address has a
+ * connection. */
 #include "gateway/address.h"
 
 #include <pthread.h>
@@ -13,11 +14,11 @@
 
 struct entry {
     struct entry *next;
-    uint8_t       name[16];
-    uint32_t      count;
+    uint8_t name[16];
+    uint32_t count;
 };
 
-static struct entry   *buckets[BUCKETS];
+static struct entry *buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The address as it is counted. */

@@ -12,7 +12,8 @@
 
 #include "config/base/vocab.h"
 
-/* Counts one more; false (and not counted): the address has as many as it may, or there is no memory. */
+/* Counts one more; false (and not counted): the address has as many as it may, or there is no
+ * memory. */
 MUST_CHECK bool address_enter(const struct in6_addr *address, uint32_t most);
 
 /* Counts one less. */

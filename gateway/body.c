@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/body.c: see body.h. Grows by doubling, so that a body of unknown size is copied at most once
- * more than it is long; an announced size is taken at once, up to 1 MiB (a lie costs the liar no more). */
+/* gateway/body.c: see body.h. Grows by doubling, so that a body of unknown size is copied at most
+ * once more than it is long; an announced size is taken at once, up to 1 MiB (a lie costs the liar
+ * no more). */
 #include "gateway/body.h"
 
 #include <stdlib.h>
@@ -38,7 +39,8 @@ enum err body_expect(struct body *body, const struct config *config, uint64_t by
         return ERR_BODIES_FULL;
     if (bytes <= body->room)
         return OK;
-    return grow(body, config, bytes < TRUSTED_ANNOUNCEMENT_BYTES ? (size_t)bytes : TRUSTED_ANNOUNCEMENT_BYTES);
+    return grow(body, config,
+                bytes < TRUSTED_ANNOUNCEMENT_BYTES ? (size_t)bytes : TRUSTED_ANNOUNCEMENT_BYTES);
 }
 
 enum err body_append(struct body *body, const struct config *config, struct span piece)

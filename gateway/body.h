@@ -9,11 +9,12 @@
 #include "config/config.h"
 
 struct body {
-    char  *data;
+    char *data;
     size_t size, room;
 };
 
-/* Makes room for a body of so many bytes announced (0: not known). Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY. */
+/* Makes room for a body of so many bytes announced (0: not known). Errors: ERR_TOO_LARGE,
+ * ERR_BODIES_FULL, ERR_NO_MEMORY. */
 MUST_CHECK enum err body_expect(struct body *body, const struct config *config, uint64_t bytes);
 
 /* Appends. The same errors; past 1.25 × bodies_memory a half-read body gives way too. */

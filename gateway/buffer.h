@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/buffer.h: bytes kept between two reads, and texts written into an arena; inline.
  *
- * For:       what came but is not understood yet (on the heap only while there is some), and heads as one text.
+ * For:       what came but is not understood yet (on the heap only while there is some), and
+ *            heads as one text.
  * Knows not: what the bytes mean. */
 #ifndef GATEWAY_BUFFER_H
 #define GATEWAY_BUFFER_H
@@ -14,7 +15,7 @@
 #include "config/base/span.h"
 
 struct buffer {
-    char  *data;
+    char *data;
     size_t size, room;
 };
 
@@ -58,7 +59,8 @@ MUST_CHECK static inline bool buffer_keep(struct buffer *buffer, struct span res
     return buffer_append(buffer, rest);
 }
 
-/* text with a NUL behind it, for calls that want one; false: it has no room, or holds a NUL itself. */
+/* text with a NUL behind it, for calls that want one; false: it has no room, or holds a NUL itself.
+ */
 MUST_CHECK static inline bool span_to_text(struct span text, char *out, size_t room)
 {
     if (text.size >= room || memchr(text.data, '\0', text.size))

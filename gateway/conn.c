@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/conn.c: see conn.h. The HTTP/1.1 side of a client socket is here; HTTP/2 is h2.c's.
  *
- * Moves: open → closing (conn_finish(): nothing more is read but to drain; what is queued is flushed, then FIN) → closed (conn_close()). */
+ * Moves: open → closing (conn_finish(): nothing more is read but to drain; what is queued is
+ * flushed, then FIN) → closed (conn_close()). */
 #include "gateway/conn.h"
 
 #include <string.h>
@@ -46,7 +47,8 @@ static void bury_conn(struct grave *grave)
     free(container_of(grave, struct conn, grave));
 }
 
-/* Half of the descriptors, when the operator has not said: each conn may need one more for its replica. */
+/* Half of the descriptors, when the operator has not said: each conn may need one more for its
+ * replica. */
 static int64_t most_conns(const struct config *config)
 {
     struct rlimit limit;
@@ -124,8 +126,8 @@ void conn_close(struct conn *conn, bool reset)
     server_bury(conn->worker, &conn->grave);
 }
 
-/* Says FIN and drains what the client still sends, for a moment: closing at once would reset the connection under the
- * answer that it is about to read. */
+/* Says FIN and drains what the client still sends, for a moment: closing at once would reset the
+ * connection under the answer that it is about to read. */
 static void conn_finish(struct conn *conn)
 {
     if (conn->state != CONN_OPEN)
@@ -146,7 +148,8 @@ static void drain_input(struct conn *conn)
 {
     size_t size;
     for (int i = 0; i < READS_PER_TURN && conn->io.readable; i++) {
-        const enum io_result result = io_recv(&conn->io, conn->worker->scratch, WORKER_SCRATCH_BYTES, &size);
+        const enum io_result result =
+            io_recv(&conn->io, conn->worker->scratch, WORKER_SCRATCH_BYTES, &size);
         if (result == IO_END || result == IO_FAILED) {
             conn_close(conn, false);
             return;
@@ -194,9 +197,11 @@ static void h1_begin(struct conn *conn, const struct h1_head *head)
     for (uint32_t i = 0; err == OK && i < head->field_count; i++)
         err = exchange_field(x, head->fields[i].name, head->fields[i].value);
     h1_body_init(&conn->body, head->framing, head->content_length);
-    conn->reading_body = head->framing == H1_CHUNKED || (head->framing == H1_LENGTH && head->content_length > 0);
+    conn->reading_body =
+        head->framing == H1_CHUNKED || (head->framing == H1_LENGTH && head->content_length > 0);
     if (err == OK && conn->reading_body)
-        err = body_expect(&x->body, x->config, head->framing == H1_LENGTH ? head->content_length : 0);
+        err =
+            body_expect(&x->body, x->config, head->framing == H1_LENGTH ? head->content_length : 0);
     if (err != OK) {
         h1_refuse(conn, x, err);
         return;
@@ -231,7 +236,8 @@ static bool h1_take_body(struct conn *conn, struct span *bytes)
             continue;
         case H1_PIECE_MORE:
             /* A chunk that will not fit is refused at its size line. */
-            if (x->step <= STEP_read_ask && conn->body.left > (uint64_t)x->config->limits_body_bytes - x->body.size)
+            if (x->step <= STEP_read_ask &&
+                conn->body.left > (uint64_t)x->config->limits_body_bytes - x->body.size)
                 h1_refuse(conn, x, ERR_TOO_LARGE);
             return false;
         case H1_PIECE_END:
@@ -276,10 +282,12 @@ static void h1_consume(struct conn *conn, struct span *bytes)
             continue;
         }
         const struct config *config = conn->worker->config;
-        const struct h1_limits limits = {8192, (size_t)config->limits_header_bytes, (uint32_t)config->limits_header_fields};
+        const struct h1_limits limits = {8192, (size_t)config->limits_header_bytes,
+                                         (uint32_t)config->limits_header_fields};
         size_t size;
         enum err err = OK;
-        switch (h1_parse_request(*bytes, &limits, &conn->scanned, conn->worker->head, &size, &err)) {
+        switch (
+            h1_parse_request(*bytes, &limits, &conn->scanned, conn->worker->head, &size, &err)) {
         case H1_MORE:
             return;
         case H1_BAD:
@@ -297,7 +305,8 @@ static void h1_consume(struct conn *conn, struct span *bytes)
 
 /* ---- reading ---- */
 
-/* h1 or h2 by the first bytes: no HTTP/1 method begins with "PRI ". false: more bytes are needed. */
+/* h1 or h2 by the first bytes: no HTTP/1 method begins with "PRI ". false: more bytes are needed.
+ */
 static bool know_protocol(struct conn *conn, struct span bytes)
 {
     const size_t size = bytes.size < PREFACE_BYTES ? bytes.size : PREFACE_BYTES;
@@ -389,25 +398,44 @@ static void conn_run(struct wake *wake)
 static const char *reason(int status)
 {
     switch (status) {
-    case 200: return "OK";
-    case 204: return "No Content";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Content";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 502: return "Bad Gateway";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    default: return "Status";
+    case 200:
+        return "OK";
+    case 204:
+        return "No Content";
+    case 400:
+        return "Bad Request";
+    case 401:
+        return "Unauthorized";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 408:
+        return "Request Timeout";
+    case 413:
+        return "Content Too Large";
+    case 414:
+        return "URI Too Long";
+    case 415:
+        return "Unsupported Media Type";
+    case 417:
+        return "Expectation Failed";
+    case 422:
+        return "Unprocessable Content";
+    case 429:
+        return "Too Many Requests";
+    case 431:
+        return "Request Header Fields Too Large";
+    case 500:
+        return "Internal Server Error";
+    case 502:
+        return "Bad Gateway";
+    case 503:
+        return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
+    default:
+        return "Status";
     }
 }
 
@@ -422,7 +450,8 @@ static bool h1_write_head(struct conn *conn)
         room += answer->fields[i].name.size + answer->fields[i].value.size + 4;
     if (!text_init(&text, &x->arena, room))
         return false;
-    if (!x->body_whole || (answer->framing == ANSWER_STREAM && conn->http10) || conn->worker->draining)
+    if (!x->body_whole || (answer->framing == ANSWER_STREAM && conn->http10) ||
+        conn->worker->draining)
         conn->keep_alive = false;
     text_put(&text, SPAN("HTTP/1.1 "));
     text_number(&text, (uint64_t)answer->status);
@@ -463,7 +492,8 @@ static bool is_chunked(const struct conn *conn)
 static struct span framed(const struct conn *conn, struct chunk *chunk)
 {
     if (is_chunked(conn))
-        return (struct span){chunk_data(chunk) - chunk->frame_size, chunk->frame_size + chunk->size + 2u};
+        return (struct span){chunk_data(chunk) - chunk->frame_size,
+                             chunk->frame_size + chunk->size + 2u};
     return (struct span){chunk_data(chunk), chunk->size};
 }
 
@@ -480,11 +510,13 @@ static int h1_gather(struct conn *conn, struct iovec *pieces)
     struct exchange *x = conn->exchange;
     int count = 0;
     if (conn->left.size)
-        pieces[count++] = (struct iovec){conn->left.data + conn->left_at, conn->left.size - conn->left_at};
+        pieces[count++] =
+            (struct iovec){conn->left.data + conn->left_at, conn->left.size - conn->left_at};
     if (x == NULL || !x->answer.ready)
         return count;
     if (conn->head_at < conn->head_size)
-        pieces[count++] = (struct iovec){conn->head_text + conn->head_at, conn->head_size - conn->head_at};
+        pieces[count++] =
+            (struct iovec){conn->head_text + conn->head_at, conn->head_size - conn->head_at};
     if (!has_body(conn))
         return count;
     uint32_t at = conn->frame_at;
@@ -496,7 +528,8 @@ static int h1_gather(struct conn *conn, struct iovec *pieces)
         pieces[count++] = (struct iovec){(void *)(uintptr_t)(bytes.data + at), bytes.size - at};
     }
     if (x->rider.ended && !x->rider.broken && is_chunked(conn))
-        pieces[count++] = (struct iovec){(void *)(uintptr_t)(last.data + conn->last_at), last.size - conn->last_at};
+        pieces[count++] = (struct iovec){(void *)(uintptr_t)(last.data + conn->last_at),
+                                         last.size - conn->last_at};
     return count;
 }
 
@@ -506,7 +539,8 @@ static void h1_sent(struct conn *conn, size_t sent)
     struct exchange *x = conn->exchange;
     metric_add(METRIC_bytes_out_total, (int64_t)sent);
     if (conn->left.size) {
-        const size_t step = sent < conn->left.size - conn->left_at ? sent : conn->left.size - conn->left_at;
+        const size_t step =
+            sent < conn->left.size - conn->left_at ? sent : conn->left.size - conn->left_at;
         conn->left_at += step;
         sent -= step;
         if (conn->left_at == conn->left.size) {
@@ -516,7 +550,8 @@ static void h1_sent(struct conn *conn, size_t sent)
     }
     if (x == NULL)
         return;
-    const size_t head = sent < conn->head_size - conn->head_at ? sent : conn->head_size - conn->head_at;
+    const size_t head =
+        sent < conn->head_size - conn->head_at ? sent : conn->head_size - conn->head_at;
     conn->head_at += (uint32_t)head;
     sent -= head;
     while (sent && x->rider.cursor) {
@@ -574,15 +609,14 @@ static void h1_flush(struct conn *conn)
 {
     struct iovec pieces[PIECES_MAX] UNINITIALIZED;
     while (conn->io.writable && conn->state == CONN_OPEN) {
-        if (conn->exchange && conn->exchange->answer.ready && !conn->exchange->answer.sent && !h1_write_head(conn)) {
+        if (conn->exchange && conn->exchange->answer.ready && !conn->exchange->answer.sent &&
+            !h1_write_head(conn)) {
             conn_close(conn, true);
             return;
         }
         const int count = h1_gather(conn, pieces);
         if (count) {
-            size_t sent, wanted = 0;
-            for (int i = 0; i < count; i++)
-                wanted += pieces[i].iov_len;
+            size_t sent;
             const enum io_result result = io_send(&conn->io, pieces, count, &sent);
             if (result == IO_FAILED) {
                 conn_close(conn, false);
@@ -642,7 +676,8 @@ void conn_set_deadline(struct conn *conn)
     else if (conn->left.size || (conn->exchange && !conn->io.writable))
         at_ns = in_ms(conn, conn->progress_ns, config->timeouts_write_progress_ms);
     else if (conn->reading_body) {
-        const uint64_t moved_ns = in_ms(conn, conn->body_moved_ns, config->timeouts_body_progress_ms);
+        const uint64_t moved_ns =
+            in_ms(conn, conn->body_moved_ns, config->timeouts_body_progress_ms);
         const uint64_t whole_ns = in_ms(conn, conn->body_began_ns, config->timeouts_body_ms);
         at_ns = moved_ns < whole_ns ? moved_ns : whole_ns;
     } else if (conn->exchange)

@@ -17,42 +17,43 @@
 
 enum conn_protocol { CONN_UNKNOWN, CONN_H1, CONN_H2 };
 
-/* Legal moves of a conn: open → closing (no new request is read, what is queued is flushed) → closed (unlinked, in its grave). */
+/* Legal moves of a conn: open → closing (no new request is read, what is queued is flushed) →
+ * closed (unlinked, in its grave). */
 enum conn_state { CONN_OPEN, CONN_CLOSING, CONN_CLOSED };
 
 struct h2;
 
 struct conn {
-    struct io          io;
-    struct worker     *worker;
-    struct conn       *next, *previous; /* worker->conns */
+    struct io io;
+    struct worker *worker;
+    struct conn *next, *previous; /* worker->conns */
     enum conn_protocol protocol;
-    enum conn_state    state;
-    bool               admin;     /* of the admin listener */
-    struct in6_addr    address;   /* of the peer; IPv4 mapped */
-    struct buffer      in;        /* received, not yet understood */
-    struct buffer      left;      /* copied output that the socket did not take (h2; h1 interim answers) */
-    size_t             left_at;
-    struct wake        wake;      /* something came */
-    struct wake        flush;     /* late: something is to be sent */
-    struct deadline    deadline;
-    struct grave       grave;
+    enum conn_state state;
+    bool admin;              /* of the admin listener */
+    struct in6_addr address; /* of the peer; IPv4 mapped */
+    struct buffer in;        /* received, not yet understood */
+    struct buffer left; /* copied output that the socket did not take (h2; h1 interim answers) */
+    size_t left_at;
+    struct wake wake;  /* something came */
+    struct wake flush; /* late: something is to be sent */
+    struct deadline deadline;
+    struct grave grave;
     struct identity_memory identity;
-    uint64_t           progress_ns; /* last byte moved: for the write deadline */
+    uint64_t progress_ns; /* last byte moved: for the write deadline */
 
     /* h1 */
-    struct exchange   *exchange;  /* the request under way, NULL between two */
-    struct h1_body     body;      /* its body's reader */
-    size_t             scanned;   /* of the head under way */
-    size_t             skipped;   /* body bytes skipped after an early answer */
-    uint64_t           head_began_ns, body_began_ns, body_moved_ns;
-    bool               reading_body, keep_alive, http10, want_close;
-    uint32_t           frame_at;  /* framed bytes of the cursor's chunk already sent */
-    uint32_t           head_at, head_size;
-    char              *head_text; /* the answer's head, in the exchange's arena */
-    uint8_t            last_at;   /* bytes of "0\r\n\r\n" already sent */
+    struct exchange *exchange; /* the request under way, NULL between two */
+    struct h1_body body;       /* its body's reader */
+    size_t scanned;            /* of the head under way */
+    size_t skipped;            /* body bytes skipped after an early answer */
+    uint64_t head_began_ns, body_began_ns, body_moved_ns;
+    bool reading_body, keep_alive, http10, want_close;
+    uint32_t frame_at; /* framed bytes of the cursor's chunk already sent */
+    uint32_t head_at, head_size;
+    char *head_text; /* the answer's head, in the exchange's arena */
+    uint8_t last_at; /* bytes of "0\r\n\r\n" already sent */
 
-    struct h2         *h2;
+    struct h2 *h2;
 };
 
 /* Takes an accepted, non-blocking socket over. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/exchange.c: the runner of the table in exchange.h, and the two faces that protocols see.
  *
- * Moves: a step says NEXT (the row below), ANSWER (down to relay), RETRY (up to choose, while no byte of an answer has left) or WAIT. A
- * client that leaves moves its exchange to settle. exchange_move() makes every move and asserts that it is one of these. */
+ * Moves: a step says NEXT (the row below), ANSWER (down to relay), RETRY (up to choose, while no
+ * byte of an answer has left) or WAIT. A client that leaves moves its exchange to settle.
+ * exchange_move() makes every move and asserts that it is one of these. */
 #include "gateway/exchange.h"
 
 #include <assert.h>
@@ -35,7 +36,7 @@ static const struct step_row steps[] = {
 /* An exchange and the first block of its arena, allocated as one. */
 struct exchange_block {
     struct exchange x;
-    char            memory[INLINE_ARENA_BYTES];
+    char memory[INLINE_ARENA_BYTES];
 };
 
 const char *exchange_step_name(enum step step)
@@ -58,7 +59,8 @@ static void exchange_move(struct exchange *x, enum verdict verdict)
         x->step = STEP_relay;
         break;
     case RETRY:
-        assert(x->step > STEP_choose && x->step < STEP_relay && !x->answer.sent && x->attempt == NULL);
+        assert(x->step > STEP_choose && x->step < STEP_relay && !x->answer.sent &&
+               x->attempt == NULL);
         x->step = STEP_choose;
         break;
     case WAIT:
@@ -107,7 +109,8 @@ static void exchange_fed(struct rider *rider)
 static void name_exchange(struct exchange *x)
 {
     static const char hex[] = "0123456789abcdef";
-    /* 48 bits of milliseconds first, so that ids sort by time; then what no other worker or process has. */
+    /* 48 bits of milliseconds first, so that ids sort by time; then what no other worker or process
+     * has. */
     const uint64_t high = ((uint64_t)(x->opened_us / 1000) << 16) | (x->worker->id_prefix & 0xffff);
     const uint64_t low = (x->worker->id_prefix & ~UINT64_C(0xffffffff)) ^ x->worker->next_exchange;
     for (uint32_t i = 0; i < 16; i++) {
@@ -189,14 +192,18 @@ void exchange_granted(struct ticket *ticket)
 
 /* ---- what protocols hand in ---- */
 
-/* Fields that we look at, by name. once: twice is an error (what two readers could read in two ways). */
+/* Fields that we look at, by name. once: twice is an error (what two readers could read in two
+ * ways). */
 struct known_field {
     struct span name;
-    size_t      place; /* of a struct span in struct exchange */
-    bool        once;
+    size_t place; /* of a struct span in struct exchange */
+    bool once;
 };
 
-#define KNOWN(text, member, once) {{(text), sizeof(text) - 1}, offsetof(struct exchange, member), (once)}
+#define KNOWN(text, member, once)                                                                  \
+    {                                                                                              \
+        {(text), sizeof(text) - 1}, offsetof(struct exchange, member), (once)                      \
+    }
 static const struct known_field known_fields[] = {
     KNOWN("accept", accept, false),
     KNOWN("origin", origin, false),
@@ -220,7 +227,8 @@ static const struct known_field known_fields[] = {
 static const struct known_field *find_known(struct span name)
 {
     for (size_t i = 0; i < sizeof known_fields / sizeof known_fields[0]; i++)
-        if (known_fields[i].name.size == name.size && (known_fields[i].name.data[0] ^ name.data[0]) % 32 == 0 &&
+        if (known_fields[i].name.size == name.size &&
+            (known_fields[i].name.data[0] ^ name.data[0]) % 32 == 0 &&
             strncasecmp(known_fields[i].name.data, name.data, name.size) == 0)
             return &known_fields[i];
     return NULL;
@@ -273,7 +281,8 @@ void exchange_begin(struct exchange *x)
     if (query)
         x->path.size = (size_t)(query - x->target.data);
     metric_add(METRIC_requests_total, 1);
-    deadline_set(x->worker, &x->deadline, x->opened_ns + (uint64_t)x->config->timeouts_whole_ms * NS_PER_MS);
+    deadline_set(x->worker, &x->deadline,
+                 x->opened_ns + (uint64_t)x->config->timeouts_whole_ms * NS_PER_MS);
     exchange_wake(x);
 }
 

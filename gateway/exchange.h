@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/exchange.h: one HTTP request and its response.
  *
- * For:       the table of steps, the runner, open and close; and the two faces that the protocols see: the request as
+ * For:       the table of steps, the runner, open and close; and the two faces that the protocols
+ *            see: the request as
  *            they hand it in, the answer as they send it out.
  * Called by: conn.c (h1) and h2.c.
  * Thread:    lives and dies on one worker. */
@@ -38,11 +39,11 @@ enum step {
 #define STEP(name, says) STEP_##name,
     EXCHANGE_STEPS(STEP)
 #undef STEP
-    STEP_done
+        STEP_done
 };
 
-/* What a step says of itself: NEXT (the row below), WAIT (run me again when woken), ANSWER (down to relay: an answer of our
- * own or an error), RETRY (up to choose). */
+/* What a step says of itself: NEXT (the row below), WAIT (run me again when woken), ANSWER (down to
+ * relay: an answer of our own or an error), RETRY (up to choose). */
 enum verdict { NEXT, WAIT, ANSWER, RETRY };
 
 /* A header field; names in lower case. */
@@ -55,125 +56,135 @@ struct field {
 enum answer_framing {
     ANSWER_NO_BODY, /* HEAD, 204, 304: the head is all */
     ANSWER_LENGTH,  /* answer.length bytes follow */
-    ANSWER_STREAM   /* unknown length: h1 chunked (HTTP/1.0: until close), h2 DATA until END_STREAM */
+    ANSWER_STREAM /* unknown length: h1 chunked (HTTP/1.0: until close), h2 DATA until END_STREAM */
 };
 
 /* The answer's head, ready to send once `ready`. The body is what x->rider holds. */
 struct answer {
-    bool                ready;  /* the head may go out */
-    bool                sent;   /* the protocol has put it into its output */
-    int                 status;
+    bool ready; /* the head may go out */
+    bool sent;  /* the protocol has put it into its output */
+    int status;
     enum answer_framing framing;
-    uint64_t            length;
-    uint32_t            field_count;
-    struct field       *fields; /* in the arena; no connection-level fields, no content-length, no date */
+    uint64_t length;
+    uint32_t field_count;
+    struct field *fields; /* in the arena; no connection-level fields, no content-length, no date */
 };
 
 struct exchange {
     /* open: written by the protocol before exchange_begin(), borrowed texts copied to the arena */
-    struct worker  *worker;
-    struct conn    *conn;       /* NULL once the client has gone */
-    struct h2_stream *stream;   /* h2 only: the protocol's own */
+    struct worker *worker;
+    struct conn *conn;                /* NULL once the client has gone */
+    struct h2_stream *stream;         /* h2 only: the protocol's own */
     struct identity_memory *identity; /* of the conn; NULL once the client has gone */
-    struct arena    arena;
-    struct config  *config;     /* snapshot held from open to close */
-    struct span     method, target, path;
-    struct span     authorization, api_key_header, content_type, content_encoding, accept_encoding;
-    struct span     request_id, task_class, traceparent, tracestate, origin, accept;
-    struct span     anthropic_version, anthropic_beta;
-    struct field   *kept;       /* fields that a class of the config looks at */
-    uint32_t        kept_count;
-    struct span     request_method_wanted, request_headers_wanted; /* CORS preflight */
-    uint64_t        exchange_number;
-    char            exchange_id[33];
-    bool            admin;      /* came in on the admin listener */
-    bool            http2;      /* came over HTTP/2 */
-    uint64_t        opened_ns;
-    int64_t         opened_us;
+    struct arena arena;
+    struct config *config; /* snapshot held from open to close */
+    struct span method, target, path;
+    struct span authorization, api_key_header, content_type, content_encoding, accept_encoding;
+    struct span request_id, task_class, traceparent, tracestate, origin, accept;
+    struct span anthropic_version, anthropic_beta;
+    struct field *kept; /* fields that a class of the config looks at */
+    uint32_t kept_count;
+    struct span request_method_wanted, request_headers_wanted; /* CORS preflight */
+    uint64_t exchange_number;
+    char exchange_id[33];
+    bool admin; /* came in on the admin listener */
+    bool http2; /* came over HTTP/2 */
+    uint64_t opened_ns;
+    int64_t opened_us;
 
-    struct body     body;       /* read_ask: own buffer, freed at the first answer byte */
-    bool            body_whole; /* the protocol: the body is all there */
-    bool            finish_read;/* h1: bytes of the body may be skipped, the answer is under way */
+    struct body body; /* read_ask: own buffer, freed at the first answer byte */
+    bool body_whole;  /* the protocol: the body is all there */
+    bool finish_read; /* h1: bytes of the body may be skipped, the answer is under way */
 
-    const struct config_key    *key;    /* identify: borrowed from config */
-    enum endpoint   endpoint;   /* identify */
-    struct span     path_rest;  /* identify: {id} of /v1/models/{id} */
-    struct ask      ask;        /* read_ask: spans point into body; what outlives it is copied to arena */
-    const struct config_class  *class;  /* classify */
-    const char     *class_why;
-    struct slot    *slot;       /* admit; ended in settle */
-    const struct config_model  *candidates[MODEL_CANDIDATES_MAX]; /* choose */
-    uint32_t        candidate_count, candidate;
-    uint64_t        excluded;   /* replicas of the candidate that have failed this exchange: bits of their index */
-    uint32_t        attempts;   /* queue: sent so far, this one included */
-    bool            retry_counted; /* this attempt is a retry that the budget knows of */
-    bool            retried;      /* why says so */
-    bool            resent;       /* a reset after the whole request was sent has been retried: once only */
-    struct ticket   ticket;     /* queue: a slot on the replica, back when its answer ends */
-    struct letter   grant_letter;
-    bool            grant_awaited; /* in the queue: the exchange may not be freed before its letter, if one comes */
-    bool            grant_posted;  /* the letter is under way; written by whoever grants, read after router_return() */
-    uint64_t        queue_ns;   /* queue: time waited in all attempts */
-    struct attempt *attempt;    /* send: the one under way; NULL before and after */
-    struct rider    rider;      /* send: our seat: cursor, flight */
-    struct answer   answer;     /* send, relay: the head */
-    struct usage    delivered;  /* relay: running totals handed to the socket, and where they come from */
+    const struct config_key *key; /* identify: borrowed from config */
+    enum endpoint endpoint;       /* identify */
+    struct span path_rest;        /* identify: {id} of /v1/models/{id} */
+    struct ask ask; /* read_ask: spans point into body; what outlives it is copied to arena */
+    const struct config_class *class; /* classify */
+    const char *class_why;
+    struct slot *slot;                                           /* admit; ended in settle */
+    const struct config_model *candidates[MODEL_CANDIDATES_MAX]; /* choose */
+    uint32_t candidate_count, candidate;
+    uint64_t excluded;    /* replicas of the candidate that have failed this exchange: bits of their
+                             index */
+    uint32_t attempts;    /* queue: sent so far, this one included */
+    bool retry_counted;   /* this attempt is a retry that the budget knows of */
+    bool retried;         /* why says so */
+    bool resent;          /* a reset after the whole request was sent has been retried: once only */
+    struct ticket ticket; /* queue: a slot on the replica, back when its answer ends */
+    struct letter grant_letter;
+    bool grant_awaited; /* in the queue: the exchange may not be freed before its letter, if one
+                           comes */
+    bool grant_posted;  /* the letter is under way; written by whoever grants, read after
+                           router_return() */
+    uint64_t queue_ns;  /* queue: time waited in all attempts */
+    struct attempt *attempt; /* send: the one under way; NULL before and after */
+    struct rider rider;      /* send: our seat: cursor, flight */
+    struct answer answer;    /* send, relay: the head */
+    struct usage
+        delivered; /* relay: running totals handed to the socket, and where they come from */
     enum usage_source delivered_source;
-    int64_t         delivered_text_bytes;
-    struct usage    whole;      /* relay: of the replica's whole answer, once it has ended well; source NONE before */
+    int64_t delivered_text_bytes;
+    struct usage whole; /* relay: of the replica's whole answer, once it has ended well; source NONE
+                           before */
     enum usage_source whole_source;
-    int64_t         whole_text_bytes;
-    bool            delivered_any; /* a byte of the replica's body has been handed over */
-    uint32_t        flags;
-    uint64_t        queued_ns;  /* queue: when it began to wait */
-    uint64_t        ping_ns;    /* when the next comment goes out on an early head */
-    uint64_t        sent_ns;    /* send: of the first attempt */
-    int64_t         sent_us;
-    uint64_t        first_token_ns, ended_ns;
-    int64_t         bytes_in;   /* of the body, as it came */
-    int64_t         bytes_out;  /* counted by the protocol: body bytes */
-    enum outcome    outcome;
-    bool            broke;      /* relay: the replica's answer was cut or said that it failed */
-    const struct config_model   *model;   /* of the attempt that answers, for settle */
+    int64_t whole_text_bytes;
+    bool delivered_any; /* a byte of the replica's body has been handed over */
+    uint32_t flags;
+    uint64_t queued_ns; /* queue: when it began to wait */
+    uint64_t ping_ns;   /* when the next comment goes out on an early head */
+    uint64_t sent_ns;   /* send: of the first attempt */
+    int64_t sent_us;
+    uint64_t first_token_ns, ended_ns;
+    int64_t bytes_in;  /* of the body, as it came */
+    int64_t bytes_out; /* counted by the protocol: body bytes */
+    enum outcome outcome;
+    bool broke; /* relay: the replica's answer was cut or said that it failed */
+    const struct config_model *model; /* of the attempt that answers, for settle */
     const struct config_replica *replica;
-    enum err        cause;      /* first error met, OK if none */
-    enum step       step;       /* written by exchange_move() alone */
-    enum step       stopped;    /* the step in which cause came up or the client left, for the log */
-    bool            early_head; /* our head went out before the replica's: no retry any more */
-    bool            client_gone;
-    bool            answered;   /* the protocol has handed the whole answer to the socket (or gave up) */
-    struct wake     wake;
+    enum err cause;    /* first error met, OK if none */
+    enum step step;    /* written by exchange_move() alone */
+    enum step stopped; /* the step in which cause came up or the client left, for the log */
+    bool early_head;   /* our head went out before the replica's: no retry any more */
+    bool client_gone;
+    bool answered; /* the protocol has handed the whole answer to the socket (or gave up) */
+    struct wake wake;
     struct deadline deadline;
-    struct grave    grave;
+    struct grave grave;
 };
 
-/* A new exchange with a snapshot and an arena; NULL without memory. The protocol fills what stands under "open". */
+/* A new exchange with a snapshot and an arena; NULL without memory. The protocol fills what stands
+ * under "open". */
 MUST_CHECK struct exchange *exchange_open(struct worker *worker, struct conn *conn);
 
-/* Takes one header field in (name in any case): copies what we look at. ERR_NO_MEMORY; ERR_BAD_HTTP for a field that may come once only and came twice. */
+/* Takes one header field in (name in any case): copies what we look at. ERR_NO_MEMORY; ERR_BAD_HTTP
+ * for a field that may come once only and came twice. */
 MUST_CHECK enum err exchange_field(struct exchange *x, struct span name, struct span value);
 
 /* The head is whole (method, target set): the steps begin. */
 void exchange_begin(struct exchange *x);
 
-/* The head could not be read: answers err without asking anybody. (h1 only; the conn closes after.) */
+/* The head could not be read: answers err without asking anybody. (h1 only; the conn closes after.)
+ */
 void exchange_refuse(struct exchange *x, enum err err);
 
-/* A piece of the body came. Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY: the exchange answers it by itself; the protocol
- * skips what still comes. */
+/* A piece of the body came. Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY: the exchange
+ * answers it by itself; the protocol skips what still comes. */
 enum err exchange_body(struct exchange *x, struct span piece);
 
 /* The body is whole. */
 void exchange_body_end(struct exchange *x);
 
-/* The client has gone (FIN, RST, RST_STREAM, connection closed): x->conn and x->stream are not used any more. */
+/* The client has gone (FIN, RST, RST_STREAM, connection closed): x->conn and x->stream are not used
+ * any more. */
 void exchange_abandon(struct exchange *x);
 
-/* Before bytes of the cursor's chunk leave: its running totals are published. The protocol calls it for each chunk, once,
- * before it hands the chunk's last byte over. */
+/* Before bytes of the cursor's chunk leave: its running totals are published. The protocol calls it
+ * for each chunk, once, before it hands the chunk's last byte over. */
 void exchange_delivering(struct exchange *x, const struct chunk *chunk);
 
-/* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was sent, framing included. */
+/* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was
+ * sent, framing included. */
 void exchange_answered(struct exchange *x);
 
 /* A waiting ticket was granted by another exchange's return, perhaps on another thread. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/flight.c: see flight.h.
  *
- * Chunks form one list per flight. A rider's cursor holds a reference on its chunk, a chunk holds one on the next, the flight holds
- * none: so what every rider has taken goes by itself, and what a slow rider has not taken stays. */
+ * Chunks form one list per flight. A rider's cursor holds a reference on its chunk, a chunk holds
+ * one on the next, the flight holds none: so what every rider has taken goes by itself, and what a
+ * slow rider has not taken stays. */
 #include "gateway/flight.h"
 
 #include <assert.h>

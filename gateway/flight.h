@@ -17,16 +17,16 @@
 
 struct chunk {
     struct chunk *next;
-    uint32_t      refs;
-    uint32_t      size;       /* of the data */
-    uint32_t      room;       /* for data */
-    uint32_t      frame_size; /* of the size line before the data; 0: not framed yet */
-    uint32_t      flags;      /* enum usage_flag */
+    uint32_t refs;
+    uint32_t size;            /* of the data */
+    uint32_t room;            /* for data */
+    uint32_t frame_size;      /* of the size line before the data; 0: not framed yet */
+    uint32_t flags;           /* enum usage_flag */
     enum usage_source source; /* of usage; SOURCE_NONE: none known */
-    struct usage  usage;      /* running totals at its end */
-    int64_t       text_bytes; /* of the answer up to its end, for the estimator */
-    bool          ours;       /* made here (pings, error events), not by a replica */
-    char          bytes[];    /* frame, data, CRLF */
+    struct usage usage;       /* running totals at its end */
+    int64_t text_bytes;       /* of the answer up to its end, for the estimator */
+    bool ours;                /* made here (pings, error events), not by a replica */
+    char bytes[];             /* frame, data, CRLF */
 };
 
 /* A chunk with one reference and room for so many bytes (< 4 GiB). NULL without memory. */
@@ -46,22 +46,22 @@ struct flight;
 /* A seat in a flight (or, with flight NULL, at an answer of our own). Embedded in the exchange. */
 struct rider {
     struct flight *flight; /* NULL: no flight (yet, or no more) */
-    struct rider  *next;   /* in its flight */
-    struct chunk  *cursor; /* next chunk to take; NULL: all taken so far */
-    struct chunk  *last;   /* where a chunk of our own is put; only while flight is NULL */
-    size_t         offset; /* data bytes of the cursor already taken (HTTP/2 takes parts) */
-    size_t         waiting; /* data bytes not taken yet */
-    bool           ended;  /* nothing follows the chunks that are there */
-    bool           broken; /* … and the framing must be broken behind them */
+    struct rider *next;    /* in its flight */
+    struct chunk *cursor;  /* next chunk to take; NULL: all taken so far */
+    struct chunk *last;    /* where a chunk of our own is put; only while flight is NULL */
+    size_t offset;         /* data bytes of the cursor already taken (HTTP/2 takes parts) */
+    size_t waiting;        /* data bytes not taken yet */
+    bool ended;            /* nothing follows the chunks that are there */
+    bool broken;           /* … and the framing must be broken behind them */
     void (*fed)(struct rider *rider); /* doorbell: new chunks, or ended */
 };
 
 /* Embedded in the attempt that fills it. */
 struct flight {
     struct rider *riders;
-    struct chunk *last;     /* the newest chunk, while somebody still has to take it */
-    bool          ended, broken;
-    bool          paused;   /* the upstream is not read: a rider has flight_bytes waiting */
+    struct chunk *last; /* the newest chunk, while somebody still has to take it */
+    bool ended, broken;
+    bool paused; /* the upstream is not read: a rider has flight_bytes waiting */
     void (*drained)(struct flight *flight); /* doorbell: riders have taken enough to read on */
 };
 

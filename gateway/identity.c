@@ -30,9 +30,11 @@ static bool is_key_text(struct span text)
     return true;
 }
 
-static bool is_remembered(const struct identity_memory *memory, const struct config *config, struct span text)
+static bool is_remembered(const struct identity_memory *memory, const struct config *config,
+                          struct span text)
 {
-    return memory && memory->key && memory->generation == config->generation && memory->size == text.size &&
+    return memory && memory->key && memory->generation == config->generation &&
+           memory->size == text.size &&
            hash_equal((const uint8_t *)memory->text, (const uint8_t *)text.data, text.size);
 }
 
@@ -59,8 +61,9 @@ void identity_forget(struct identity_memory *memory)
     *memory = (struct identity_memory){NULL, 0, 0, NULL};
 }
 
-enum err identity_find(const struct config *config, struct span authorization, struct span api_key, int64_t wall_us,
-                       struct identity_memory *memory, const struct config_key **out_key)
+enum err identity_find(const struct config *config, struct span authorization, struct span api_key,
+                       int64_t wall_us, struct identity_memory *memory,
+                       const struct config_key **out_key)
 {
     uint8_t digest[HASH_SHA256_BYTES];
     const struct config_key *key;

@@ -8,20 +8,22 @@
 
 #include "config/config.h"
 
-/* The key that a connection has shown last: the next request on it nearly always shows the same, and is then known
- * without a digest. Zeroed: none. */
+/* The key that a connection has shown last: the next request on it nearly always shows the same,
+ * and is then known without a digest. Zeroed: none. */
 struct identity_memory {
-    char                    *text; /* own copy */
-    size_t                   size;
-    uint64_t                 generation; /* of the snapshot that key points into */
+    char *text; /* own copy */
+    size_t size;
+    uint64_t generation; /* of the snapshot that key points into */
     const struct config_key *key;
 };
 
 /* The key of a request. wall_us decides expiry, each time. memory may be NULL.
- * Errors: ERR_NO_KEY (no credential, or another scheme), ERR_BAD_KEY (unknown, expired, or not 1 to 256
- * printable bytes). A miss costs the same work as a hit. */
-MUST_CHECK enum err identity_find(const struct config *config, struct span authorization, struct span api_key,
-                                  int64_t wall_us, struct identity_memory *memory, const struct config_key **out_key);
+ * Errors: ERR_NO_KEY (no credential, or another scheme), ERR_BAD_KEY (unknown, expired, or not 1 to
+ * 256 printable bytes). A miss costs the same work as a hit. */
+MUST_CHECK enum err identity_find(const struct config *config, struct span authorization,
+                                  struct span api_key, int64_t wall_us,
+                                  struct identity_memory *memory,
+                                  const struct config_key **out_key);
 
 /* Wipes and frees it. */
 void identity_forget(struct identity_memory *memory);

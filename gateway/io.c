@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/io.c: see io.h. One recv and one send here are most of what a relayed request costs, so neither is made
- * without a reason to expect bytes (or room) for it. */
+/* gateway/io.c: see io.h. One recv and one send here are most of what a relayed request costs, so
+ * neither is made without a reason to expect bytes (or room) for it. */
 #include "gateway/io.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@ void io_edge(struct io *io, uint32_t events)
 
 enum err io_open(struct io *io, int epoll_fd, int fd, void (*ready)(struct io *io))
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = io};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = io};
     io->fd = fd;
     io->readable = false;
     io->writable = true;
@@ -57,7 +58,8 @@ enum io_result io_recv(struct io *io, char *out, size_t room, size_t *out_size)
     while (got < 0 && errno == EINTR);
     if (got > 0) {
         *out_size = (size_t)got;
-        /* A short read has emptied the socket; the next edge tells of more. After a hang-up no edge comes. */
+        /* A short read has emptied the socket; the next edge tells of more. After a hang-up no edge
+         * comes. */
         if ((size_t)got < room && !io->hung_up)
             io->readable = false;
         return IO_DONE;

@@ -25,8 +25,8 @@ void mailbox_post(struct mailbox *mailbox, struct letter *letter)
     struct letter *before = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
     do
         letter->next = before;
-    while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &before, letter, memory_order_acq_rel,
-                                                  memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &before, letter,
+                                                  memory_order_acq_rel, memory_order_relaxed));
     if (before == NULL) {
         const uint64_t one = 1;
         while (write(mailbox->fd, &one, sizeof one) < 0 && errno == EINTR)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/main.c: arguments to a command.
  *
- * For:       tollgate serve | check | explain | keys. Exit 0 good, 1 the answer is no, 2 used wrongly. */
+ * For:       tollgate serve | check | explain | keys. Exit 0 good, 1 the answer is no, 2 used
+ *            wrongly. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,9 +39,11 @@ static int cmd_serve(int argc, char **argv)
 }
 
 static const struct command commands[] = {
-    {"serve", cmd_serve, "[--config FILE]          run the gateway (SIGHUP reloads, SIGTERM drains)"},
+    {"serve", cmd_serve,
+     "[--config FILE]          run the gateway (SIGHUP reloads, SIGTERM drains)"},
     {"check", cmd_check, "FILE [--json]            say all that is wrong with a configuration"},
-    {"explain", cmd_explain, "[KEY] [--json]         what an option means, its default and its range"},
+    {"explain", cmd_explain,
+     "[KEY] [--json]         what an option means, its default and its range"},
     {"keys", cmd_keys, "new [--id ID]            make an API key and its configuration entry"},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/probe.c: see probe.h. All replicas of a round are asked at once, with non-blocking sockets and one poll(); a round
- * ends when all have answered or the connect timeout (at least 1 s) has passed. */
+/* gateway/probe.c: see probe.h. All replicas of a round are asked at once, with non-blocking
+ * sockets and one poll(); a round ends when all have answered or the connect timeout (at least 1 s)
+ * has passed. */
 #include "gateway/probe.h"
 
 #include <errno.h>
@@ -25,18 +26,18 @@
 /* One question under way. */
 struct check {
     const struct config_replica *replica;
-    int    fd;
-    bool   sent, good;
-    char   answer[16]; /* "HTTP/1.1 200" is enough */
+    int fd;
+    bool sent, good;
+    char answer[16]; /* "HTTP/1.1 200" is enough */
     size_t answer_size;
 };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    pthread_t       thread;
-    struct config  *config; /* one reference */
-    bool            running, stopping;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct config *config; /* one reference */
+    bool running, stopping;
 } probe = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int begin_connect(const struct config_replica *replica)
@@ -46,7 +47,8 @@ static int begin_connect(const struct config_replica *replica)
     char port[8], host[HOST_BYTES_MAX];
     int fd = -1;
     snprintf(port, sizeof port, "%u", replica->port);
-    if (!span_to_text(replica->host, host, sizeof host) || getaddrinfo(host, port, &hints, &addresses) != 0)
+    if (!span_to_text(replica->host, host, sizeof host) ||
+        getaddrinfo(host, port, &hints, &addresses) != 0)
         return -1;
     for (struct addrinfo *at = addresses; at && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -70,9 +72,10 @@ static void ask(struct check *check)
 {
     char text[1024];
     const struct config_replica *replica = check->replica;
-    const int size = snprintf(text, sizeof text, "GET %.*s/health HTTP/1.1\r\nhost: %.*s\r\nconnection: close\r\n\r\n",
-                              (int)replica->base_path.size, replica->base_path.data ? replica->base_path.data : "",
-                              (int)replica->host_header.size, replica->host_header.data);
+    const int size = snprintf(
+        text, sizeof text, "GET %.*s/health HTTP/1.1\r\nhost: %.*s\r\nconnection: close\r\n\r\n",
+        (int)replica->base_path.size, replica->base_path.data ? replica->base_path.data : "",
+        (int)replica->host_header.size, replica->host_header.data);
     if (size >= (int)sizeof text || send(check->fd, text, (size_t)size, MSG_NOSIGNAL) != size)
         end_check(check, false);
     check->sent = true;
@@ -81,8 +84,8 @@ static void ask(struct check *check)
 /* Any whole status line but a 5xx counts as alive: not every server has /health. */
 static void hear(struct check *check)
 {
-    const ssize_t got =
-        recv(check->fd, check->answer + check->answer_size, sizeof check->answer - check->answer_size, 0);
+    const ssize_t got = recv(check->fd, check->answer + check->answer_size,
+                             sizeof check->answer - check->answer_size, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got > 0)

@@ -24,7 +24,8 @@ static bool client_takes(const struct exchange *x, struct span coding)
         at = comma ? comma + 1 : end;
         while (item.size && (item.data[0] == ' ' || item.data[0] == '\t'))
             item = span_from(item, 1);
-        if (item.size < coding.size || !span_equal_nocase((struct span){item.data, coding.size}, coding))
+        if (item.size < coding.size ||
+            !span_equal_nocase((struct span){item.data, coding.size}, coding))
             continue;
         const struct span rest = span_from(item, coding.size);
         if (rest.size == 0 || rest.data[0] == ' ' || rest.data[0] == '\t')
@@ -41,7 +42,8 @@ static bool is_event_stream(const struct attempt *attempt)
     for (uint32_t i = 0; i < attempt->field_count; i++)
         if (span_equal(attempt->fields[i].name, SPAN("content-type")))
             return attempt->fields[i].value.size >= 17 &&
-                   span_equal_nocase((struct span){attempt->fields[i].value.data, 17}, SPAN("text/event-stream"));
+                   span_equal_nocase((struct span){attempt->fields[i].value.data, 17},
+                                     SPAN("text/event-stream"));
     return false;
 }
 
@@ -55,7 +57,8 @@ enum err relay_begin(struct attempt *attempt)
         attempt->unzip = unzip_new(UNZIPPED_CEILING_BYTES);
         if (attempt->unzip == NULL)
             return ERR_NO_MEMORY;
-        attempt->decode = attempt->events || !client_takes(attempt->exchange, attempt->content_encoding);
+        attempt->decode =
+            attempt->events || !client_takes(attempt->exchange, attempt->content_encoding);
     }
     return OK;
 }
@@ -99,9 +102,10 @@ void relay_flush(struct attempt *attempt)
 
 /* ---- event streams ---- */
 
-/* The event without its usage member. One data line: the bytes around it stay as they came. Several: they are written as
- * one line, line ends between them being white space to JSON. */
-static enum err pass_without_usage(struct attempt *attempt, struct span event, struct span data, size_t hint)
+/* The event without its usage member. One data line: the bytes around it stay as they came.
+ * Several: they are written as one line, line ends between them being white space to JSON. */
+static enum err pass_without_usage(struct attempt *attempt, struct span event, struct span data,
+                                   size_t hint)
 {
     const struct tap *tap = &attempt->tap;
     const size_t cut = tap->usage_end - tap->usage_at;
@@ -126,7 +130,8 @@ static enum err pass_without_usage(struct attempt *attempt, struct span event, s
     return OK;
 }
 
-static enum err relay_data(struct attempt *attempt, struct span event, struct span data, size_t hint)
+static enum err relay_data(struct attempt *attempt, struct span event, struct span data,
+                           size_t hint)
 {
     const struct ask *ask = &attempt->exchange->ask;
     struct tap *tap = &attempt->tap;
@@ -215,7 +220,8 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
     }
     if (hint < bytes.size)
         hint = bytes.size;
-    for (size_t size; bytes.size && (size = sse_next(&attempt->sse, bytes)) > 0; bytes = span_from(bytes, size))
+    for (size_t size; bytes.size && (size = sse_next(&attempt->sse, bytes)) > 0;
+         bytes = span_from(bytes, size))
         if (size > most)
             return ERR_EVENT_TOO_LARGE;
         else if ((err = relay_event(attempt, (struct span){bytes.data, size}, hint)) != OK)
@@ -281,7 +287,8 @@ enum err relay_end(struct attempt *attempt)
         attempt->tap.text_bytes = 0;
         return OK;
     }
-    if (attempt->pending_size || !(attempt->done_seen || attempt->finish_seen || attempt->error_seen))
+    if (attempt->pending_size ||
+        !(attempt->done_seen || attempt->finish_seen || attempt->error_seen))
         return ERR_REPLICA_GONE;
     return OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/relay.h: answer bytes to the client, back-pressure, the usage tap.
  *
- * For:       a replica's body pieces to chunks of the flight: whole events, unchanged but for usage that the client did not ask for; other bodies as
+ * For:       a replica's body pieces to chunks of the flight: whole events, unchanged but for
+ *            usage that the client did not ask for; other bodies as
  *            they come.
  * Called by: replica.c.
  * Knows not: sockets, framing. */
@@ -13,14 +14,15 @@
 /* The head has come: decides how the body is read. Errors: ERR_NO_MEMORY. */
 MUST_CHECK enum err relay_begin(struct attempt *attempt);
 
-/* A piece of the body. room_hint: bytes that this read may still bring. Errors: ERR_EVENT_TOO_LARGE, ERR_NO_MEMORY,
- * ERR_REPLICA_PROTOCOL. */
+/* A piece of the body. room_hint: bytes that this read may still bring. Errors:
+ * ERR_EVENT_TOO_LARGE, ERR_NO_MEMORY, ERR_REPLICA_PROTOCOL. */
 MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint);
 
 /* The read is over: what it brought goes to the riders. */
 void relay_flush(struct attempt *attempt);
 
-/* The body is whole (framing): OK, or ERR_REPLICA_GONE when it is an event stream that ended without its end. */
+/* The body is whole (framing): OK, or ERR_REPLICA_GONE when it is an event stream that ended
+ * without its end. */
 MUST_CHECK enum err relay_end(struct attempt *attempt);
 
 /* Puts an error event of ours at the end of an event stream. */

@@ -29,34 +29,34 @@
 
 /* One connection to a replica: with an attempt, or kept in its pool. */
 struct link {
-    struct io       io;
-    struct worker  *worker;
-    struct pool    *pool;
-    struct link    *next, *previous; /* in the pool, newest first */
+    struct io io;
+    struct worker *worker;
+    struct pool *pool;
+    struct link *next, *previous; /* in the pool, newest first */
     struct attempt *attempt;
-    struct buffer   in;              /* of a head that is not whole */
-    size_t          scanned;
-    bool            reused;
-    uint64_t        kept_ns;
+    struct buffer in; /* of a head that is not whole */
+    size_t scanned;
+    bool reused;
+    uint64_t kept_ns;
     struct deadline deadline;
-    struct grave    grave;
+    struct grave grave;
 };
 
 /* Kept connections of one worker to one address. */
 struct pool {
     struct pool *next;
-    struct span  host; /* own copy */
-    uint16_t     port;
+    struct span host; /* own copy */
+    uint16_t port;
     struct link *idle;
-    uint32_t     idle_count;
+    uint32_t idle_count;
 };
 
 /* A name being looked up for an attempt; detached (attempt NULL) when the attempt has gone. */
 struct resolve {
-    struct attempt            *attempt;
-    struct worker             *worker;
-    struct evdns_base         *base;
-    struct evutil_addrinfo    *addresses, *next;
+    struct attempt *attempt;
+    struct worker *worker;
+    struct evdns_base *base;
+    struct evutil_addrinfo *addresses, *next;
 };
 
 static void attempt_run(struct wake *wake);
@@ -111,11 +111,11 @@ static void close_link(struct link *link)
     server_bury(link->worker, &link->grave);
 }
 
-/* Has the replica neither spoken nor hung up? An edge alone says little: bytes that came while the socket was being read
- * ring once more although they have been taken. */
+/* Has the replica neither spoken nor hung up? An edge alone says little: bytes that came while the
+ * socket was being read ring once more although they have been taken. */
 static bool is_quiet(struct link *link)
 {
-    char   byte;
+    char byte;
     size_t size;
     return !link->io.readable || io_recv(&link->io, &byte, 1, &size) == IO_AGAIN;
 }
@@ -141,7 +141,8 @@ static void keep_link(struct link *link, const struct config *config)
 {
     struct pool *pool = link->pool;
     const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
-    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining || !is_quiet(link)) {
+    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining ||
+        !is_quiet(link)) {
         close_link(link);
         return;
     }
@@ -186,7 +187,8 @@ void pool_close_all(struct worker *worker)
     if (worker->names)
         evdns_base_free(worker->names, 1);
     if (worker->names_base) {
-        event_base_loop(worker->names_base, EVLOOP_NONBLOCK); /* what is pending is told that it failed */
+        event_base_loop(worker->names_base,
+                        EVLOOP_NONBLOCK); /* what is pending is told that it failed */
         event_base_free(worker->names_base);
     }
     worker->names = NULL;
@@ -212,7 +214,8 @@ static void set_attempt_deadline(struct attempt *attempt)
         break;
     case ATTEMPT_BODY:
         /* A head without a first event is still a wait for the first byte. */
-        ms = attempt->events && !attempt->begun ? config->timeouts_first_byte_ms : config->timeouts_between_bytes_ms;
+        ms = attempt->events && !attempt->begun ? config->timeouts_first_byte_ms
+                                                : config->timeouts_between_bytes_ms;
         break;
     default:
         return;
@@ -240,8 +243,9 @@ static void attempt_due(struct deadline *deadline)
 /* Room for the head of a request, whatever fields it gets. */
 static size_t head_room(const struct exchange *x, const struct config_replica *replica)
 {
-    return 320 + replica->base_path.size + replica->host_header.size + replica->key.size + x->accept.size +
-           x->traceparent.size + x->tracestate.size + x->anthropic_version.size + x->anthropic_beta.size;
+    return 320 + replica->base_path.size + replica->host_header.size + replica->key.size +
+           x->accept.size + x->traceparent.size + x->tracestate.size + x->anthropic_version.size +
+           x->anthropic_beta.size;
 }
 
 /* Method, path and fields as one text, behind the pieces. */
@@ -279,7 +283,8 @@ static void write_head(struct attempt *attempt, size_t body_bytes)
     attempt->pieces[0] = (struct iovec){text.start, (size_t)(text.at - text.start)};
 }
 
-/* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks by saying its salt. */
+/* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks
+ * by saying its salt. */
 static struct span mix_salt(struct exchange *x)
 {
     uint8_t digest[HASH_SHA256_BYTES];
@@ -298,8 +303,8 @@ static struct span mix_salt(struct exchange *x)
     return (struct span){hex, 2 * HASH_SHA256_BYTES};
 }
 
-/* Splices the body and lays out what is to be sent: the head, then the pieces. Not in the arena: a stream that runs for
- * minutes does not keep its request. */
+/* Splices the body and lays out what is to be sent: the head, then the pieces. Not in the arena: a
+ * stream that runs for minutes does not keep its request. */
 static enum err lay_out(struct attempt *attempt)
 {
     struct exchange *x = attempt->exchange;
@@ -307,15 +312,18 @@ static enum err lay_out(struct attempt *attempt)
     uint32_t count;
     size_t body_bytes;
     const struct span body = {x->body.data, x->body.size};
-    const enum err err = ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model,
-                                     mix_salt(x), &x->arena, splices, &count);
+    const enum err err =
+        ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model,
+                    mix_salt(x), &x->arena, splices, &count);
     if (err != OK)
         return err;
     if (attempt->pieces == NULL)
-        attempt->pieces = malloc(PIECES_MAX * sizeof *attempt->pieces + head_room(x, attempt->replica));
+        attempt->pieces =
+            malloc(PIECES_MAX * sizeof *attempt->pieces + head_room(x, attempt->replica));
     if (attempt->pieces == NULL)
         return ERR_NO_MEMORY;
-    attempt->piece_count = 1 + (int)splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
+    attempt->piece_count =
+        1 + (int)splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
     attempt->piece_at = 0;
     write_head(attempt, body_bytes);
     attempt->to_send = attempt->pieces[0].iov_len + body_bytes;
@@ -368,7 +376,8 @@ static bool connect_to(struct attempt *attempt, const struct sockaddr *address, 
 }
 
 /* host as an address; false: it is a name. */
-static bool parse_address(const struct config_replica *replica, struct sockaddr_storage *out, socklen_t *out_size)
+static bool parse_address(const struct config_replica *replica, struct sockaddr_storage *out,
+                          socklen_t *out_size)
 {
     char host[HOST_BYTES_MAX];
     memset(out, 0, sizeof *out);
@@ -430,7 +439,8 @@ static void resolved(int error, struct evutil_addrinfo *addresses, void *argumen
 static enum err look_up_name(struct attempt *attempt)
 {
     struct worker *worker = attempt->worker;
-    struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
+    struct evutil_addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
     char port[8], host[HOST_BYTES_MAX];
     if (!span_to_text(attempt->replica->host, host, sizeof host))
         return ERR_NO_REPLICA;
@@ -577,7 +587,8 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     if (cut && x->cause == OK)
         x->cause = cause;
     router_report(&x->ticket, x->config, result, x->worker->id_prefix + x->exchange_number,
-                  attempt->head_ns ? attempt->head_ns - attempt->sent_ns : 0, attempt->worker->now_ns);
+                  attempt->head_ns ? attempt->head_ns - attempt->sent_ns : 0,
+                  attempt->worker->now_ns);
     router_return(&x->ticket, attempt->worker->now_ns);
     flight_end(&attempt->flight, cut);
     exchange_wake(x);
@@ -647,7 +658,8 @@ static enum err keep_fields(struct attempt *attempt, const struct h1_head *head)
     return OK;
 }
 
-/* Reads a head at the front of *bytes, which is moved past it. OK with head_ns still 0: more must come. */
+/* Reads a head at the front of *bytes, which is moved past it. OK with head_ns still 0: more must
+ * come. */
 static enum err read_head(struct attempt *attempt, struct span *bytes)
 {
     static const struct h1_limits limits = {8192, ANSWER_HEAD_BYTES, 256};
@@ -714,7 +726,8 @@ static void read_body(struct attempt *attempt, struct span bytes)
             const enum err err = relay_piece(attempt, piece, hint);
             if (err == OK)
                 continue;
-            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL,
+                        err);
             return;
         }
         case H1_PIECE_MORE:
@@ -743,11 +756,13 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
         }
         const enum err err = read_head(attempt, &bytes);
         if (err != OK) {
-            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL,
+                        err);
             return;
         }
         if (attempt->state != ATTEMPT_BODY) {
-            if (link->in.size == 0 ? !buffer_append(&link->in, bytes) : !buffer_keep(&link->in, bytes))
+            if (link->in.size == 0 ? !buffer_append(&link->in, bytes)
+                                   : !buffer_keep(&link->in, bytes))
                 attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
             return;
         }
@@ -797,7 +812,8 @@ static void receive(struct attempt *attempt)
             attempt->flight.paused = true;
             return;
         }
-        switch (io_recv(&attempt->link->io, attempt->worker->scratch, WORKER_SCRATCH_BYTES, &size)) {
+        switch (
+            io_recv(&attempt->link->io, attempt->worker->scratch, WORKER_SCRATCH_BYTES, &size)) {
         case IO_DONE:
             attempt->any_byte = true;
             take_bytes(attempt, (struct span){attempt->worker->scratch, size});
@@ -820,8 +836,9 @@ static void send_request(struct attempt *attempt)
 {
     while (attempt->to_send && attempt->link->io.writable) {
         size_t sent;
-        const enum io_result result = io_send(&attempt->link->io, attempt->pieces + attempt->piece_at,
-                                              attempt->piece_count - attempt->piece_at, &sent);
+        const enum io_result result =
+            io_send(&attempt->link->io, attempt->pieces + attempt->piece_at,
+                    attempt->piece_count - attempt->piece_at, &sent);
         if (result == IO_FAILED) {
             /* An answer may have come all the same (a 413 before the body was read): read it. */
             attempt->link->io.readable = true;

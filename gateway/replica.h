@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/replica.h: connections to model servers; attempts on them.
  *
- * For:       one try of an exchange on the replica that its ticket names: connect or reuse, send, read the head and the body.
+ * For:       one try of an exchange on the replica that its ticket names: connect or reuse, send,
+ *            read the head and the body.
  * Called by: steps.c; feeds relay.c.
  * Thread:    one worker.
  *
- * Moves of an attempt: resolving → connecting → sending → waiting → body → ended, or ended from anywhere (attempt_end() in replica.c makes
- * that move, reports to the router and gives the ticket back). A kept connection that turns out closed before any byte came
- * goes back to resolving, once. We never half-close: a model server takes FIN for "the client has left". */
+ * Moves of an attempt: resolving → connecting → sending → waiting → body → ended, or ended
+ * from
+ * anywhere (attempt_end() in replica.c makes that move, reports to the router and gives the ticket
+ * back). A kept connection that turns out closed before any byte came goes back to resolving, once.
+ * We never half-close: a model server takes FIN for "the client has left". */
 #ifndef GATEWAY_REPLICA_H
 #define GATEWAY_REPLICA_H
 
@@ -22,7 +25,7 @@ enum attempt_state {
     ATTEMPT_SENDING,
     ATTEMPT_WAITING, /* for the head */
     ATTEMPT_BODY,
-    ATTEMPT_ENDED    /* the connection is gone from here: back in the pool or closed */
+    ATTEMPT_ENDED /* the connection is gone from here: back in the pool or closed */
 };
 
 struct link;
@@ -30,64 +33,65 @@ struct resolve;
 struct unzip;
 
 struct attempt {
-    struct worker   *worker;
+    struct worker *worker;
     struct exchange *exchange;
-    const struct config_model   *model;   /* borrowed from the exchange's snapshot */
+    const struct config_model *model; /* borrowed from the exchange's snapshot */
     const struct config_replica *replica;
-    struct link     *link;       /* the connection; NULL before and after */
-    struct resolve  *resolve;    /* a name look-up under way */
-    enum attempt_state  state;
-    enum attempt_result result;  /* once ended */
-    enum err        cause;       /* once ended, OK if all went well */
-    uint64_t        began_ns, sent_ns, head_ns;
+    struct link *link;       /* the connection; NULL before and after */
+    struct resolve *resolve; /* a name look-up under way */
+    enum attempt_state state;
+    enum attempt_result result; /* once ended */
+    enum err cause;             /* once ended, OK if all went well */
+    uint64_t began_ns, sent_ns, head_ns;
     struct iovec *pieces; /* head and body as they go out; heap, until the answer's body begins */
-    int             piece_count, piece_at;
-    size_t          to_send;     /* bytes not sent yet */
-    bool            any_byte;    /* the replica has said something on this connection */
-    bool            fresh_only;  /* a kept connection was stale: open a new one */
-    bool            keep_link;   /* the answer allows another request on the connection */
-    bool            whole;       /* the answer came to its proper end */
-    bool            dropped;     /* its exchange does not want it any more */
-    uint32_t        interims;    /* 1xx heads seen */
-    struct h1_body  body;
+    int piece_count, piece_at;
+    size_t to_send;    /* bytes not sent yet */
+    bool any_byte;     /* the replica has said something on this connection */
+    bool fresh_only;   /* a kept connection was stale: open a new one */
+    bool keep_link;    /* the answer allows another request on the connection */
+    bool whole;        /* the answer came to its proper end */
+    bool dropped;      /* its exchange does not want it any more */
+    uint32_t interims; /* 1xx heads seen */
+    struct h1_body body;
 
     /* the answer's head, for step_send */
-    bool            head_ready;  /* status and fields are there; for event streams the first event, too */
-    int             status;
+    bool head_ready; /* status and fields are there; for event streams the first event, too */
+    int status;
     enum h1_framing framing;
-    uint64_t        length;
-    struct field   *fields;      /* in the exchange's arena, names in lower case */
-    uint32_t        field_count;
-    struct span     content_encoding;
+    uint64_t length;
+    struct field *fields; /* in the exchange's arena, names in lower case */
+    uint32_t field_count;
+    struct span content_encoding;
 
     /* relay.c's */
-    struct flight   flight;
-    struct chunk   *building;    /* what this read has brought so far */
-    struct sse      sse;
-    char           *pending;     /* bytes of an event that is not whole, NULL mostly */
-    size_t          pending_size, pending_room;
-    struct tap      tap;
-    struct tally    tally;
-    struct unzip   *unzip;
-    bool            events;      /* text/event-stream */
-    bool            decode;      /* the client gets it unpacked */
-    bool            begun;       /* an event (or a body byte) is for the client */
-    bool            done_seen, finish_seen, error_seen;
+    struct flight flight;
+    struct chunk *building; /* what this read has brought so far */
+    struct sse sse;
+    char *pending; /* bytes of an event that is not whole, NULL mostly */
+    size_t pending_size, pending_room;
+    struct tap tap;
+    struct tally tally;
+    struct unzip *unzip;
+    bool events; /* text/event-stream */
+    bool decode; /* the client gets it unpacked */
+    bool begun;  /* an event (or a body byte) is for the client */
+    bool done_seen, finish_seen, error_seen;
 
-    struct wake     wake;
+    struct wake wake;
     struct deadline deadline;
-    struct grave    grave;
+    struct grave grave;
 };
 
-/* Opens x->attempt on the replica of its granted ticket. Errors: ERR_NO_MEMORY (the ticket stays granted). */
+/* Opens x->attempt on the replica of its granted ticket. Errors: ERR_NO_MEMORY (the ticket stays
+ * granted). */
 MUST_CHECK enum err attempt_open(struct exchange *x);
 
-/* Drops x->attempt and what its rider has not taken: an answer under way is cut (the connection is closed), with this
- * result. One that has ended already keeps the result that it had. */
+/* Drops x->attempt and what its rider has not taken: an answer under way is cut (the connection is
+ * closed), with this result. One that has ended already keeps the result that it had. */
 void attempt_drop(struct exchange *x, enum attempt_result result);
 
-/* Ends an attempt: the connection is kept or closed, the router is told, the ticket goes back, riders see the end. For replica.c
- * and relay.c. */
+/* Ends an attempt: the connection is kept or closed, the router is told, the ticket goes back,
+ * riders see the end. For replica.c and relay.c. */
 void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause);
 
 /* Closes all kept connections of a worker. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/server.c: see server.h. The turn of a worker is at the bottom; what it is made of stands above it. */
+/* gateway/server.c: see server.h. The turn of a worker is at the bottom; what it is made of stands
+ * above it. */
 #include "gateway/server.h"
 
 #include <arpa/inet.h>
@@ -29,10 +30,10 @@
 /* One listening socket of one worker. */
 struct listener {
     struct listener *next;
-    struct worker   *worker;
-    struct io        io;
-    struct wake      wake;
-    bool             admin;
+    struct worker *worker;
+    struct io io;
+    struct wake wake;
+    bool admin;
 };
 
 #define ACCEPTS_PER_TURN 64
@@ -41,12 +42,13 @@ struct listener {
 #define EVENTS_PER_WAIT 256
 #define IDLE_BEFORE_TRIM_NS (2 * NS_PER_S)
 #define REQUESTS_WORTH_A_TRIM 1000
-#define DRAIN_LOOK_MS 50  /* between two looks whether all is settled */
-#define NAMES_LOOK_MS 2  /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
+#define DRAIN_LOOK_MS 50 /* between two looks whether all is settled */
+#define NAMES_LOOK_MS                                                                              \
+    2 /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
 
 static volatile sig_atomic_t asked_to_stop, asked_to_reload;
-static struct server         the_server; /* for signals and the admin listener: there is one per process */
-static pthread_mutex_t       reload_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct server the_server; /* for signals and the admin listener: there is one per process */
+static pthread_mutex_t reload_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- doorbells and graves ---- */
 
@@ -145,7 +147,8 @@ static void resume_accepting(struct deadline *deadline)
         server_wake(worker, &listener->wake);
 }
 
-/* Out of descriptors or memory: rest a little instead of spinning on a socket that stays readable. */
+/* Out of descriptors or memory: rest a little instead of spinning on a socket that stays readable.
+ */
 static void pause_accepting(struct worker *worker)
 {
     deadline_set(worker, &worker->accept_pause, worker->now_ns + ACCEPT_PAUSE_NS);
@@ -159,7 +162,8 @@ static struct in6_addr address_of(const struct sockaddr_storage *from)
         address = ((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
     } else if (from->ss_family == AF_INET) {
         address.s6_addr[10] = address.s6_addr[11] = 0xff;
-        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr,
+               4);
     }
     return address;
 }
@@ -192,7 +196,8 @@ static void accept_waiting(struct wake *wake)
 }
 
 /* The address of a config_listen; false: not an address. */
-static bool listen_address(const struct config_listen *listen, struct sockaddr_storage *out, socklen_t *out_size)
+static bool listen_address(const struct config_listen *listen, struct sockaddr_storage *out,
+                           socklen_t *out_size)
 {
     char host[64];
     memset(out, 0, sizeof *out);
@@ -215,8 +220,8 @@ static bool listen_address(const struct config_listen *listen, struct sockaddr_s
     return false;
 }
 
-static int open_listening_socket(const struct config_listen *listen_at, const struct sockaddr_storage *address,
-                                 socklen_t size)
+static int open_listening_socket(const struct config_listen *listen_at,
+                                 const struct sockaddr_storage *address, socklen_t size)
 {
     const int on = 1;
     const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -226,24 +231,25 @@ static int open_listening_socket(const struct config_listen *listen_at, const st
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     /* Inherited by accepted sockets: no call per connection. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
-        log_event(LOG_ERROR, "listen_failed", "%.*s: %s", (int)listen_at->address.size, listen_at->address.data,
-                  strerror(errno));
+    if (bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 ||
+        listen(fd, LISTEN_BACKLOG) != 0) {
+        log_event(LOG_ERROR, "listen_failed", "%.*s: %s", (int)listen_at->address.size,
+                  listen_at->address.data, strerror(errno));
         close(fd);
         return -1;
     }
     return fd;
 }
 
-/* Opens one listener on every worker (the admin listener on the first alone). With port 0 the first socket's port is
- * used by the others. */
+/* Opens one listener on every worker (the admin listener on the first alone). With port 0 the first
+ * socket's port is used by the others. */
 static bool listen_at(struct server *server, const struct config_listen *listen_to, bool admin)
 {
     struct sockaddr_storage address;
     socklen_t size;
     if (!listen_address(listen_to, &address, &size)) {
-        log_event(LOG_ERROR, "listen_failed", "%.*s is not an address", (int)listen_to->address.size,
-                  listen_to->address.data);
+        log_event(LOG_ERROR, "listen_failed", "%.*s is not an address",
+                  (int)listen_to->address.size, listen_to->address.data);
         return false;
     }
     const uint32_t workers = admin ? 1 : server->worker_count;
@@ -264,11 +270,11 @@ static bool listen_at(struct server *server, const struct config_listen *listen_
         listener->next = worker->listeners;
         worker->listeners = listener;
     }
-    const uint16_t port = ntohs(address.ss_family == AF_INET6
-                                    ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
-                                    : ((struct sockaddr_in *)(void *)&address)->sin_port);
-    log_event(LOG_INFO, admin ? "listening_admin" : "listening", "%.*s port %u", (int)listen_to->address.size,
-              listen_to->address.data, port);
+    const uint16_t port =
+        ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
+                                            : ((struct sockaddr_in *)(void *)&address)->sin_port);
+    log_event(LOG_INFO, admin ? "listening_admin" : "listening", "%.*s port %u",
+              (int)listen_to->address.size, listen_to->address.data, port);
     return true;
 }
 
@@ -319,7 +325,8 @@ static void mail_came(struct io *io)
     mailbox_read(&worker->mailbox);
 }
 
-static bool open_worker(struct server *server, struct worker *worker, uint32_t index, struct config *config)
+static bool open_worker(struct server *server, struct worker *worker, uint32_t index,
+                        struct config *config)
 {
     worker->server = server;
     worker->index = index;
@@ -331,7 +338,8 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     worker->out = malloc(WORKER_SCRATCH_BYTES);
     worker->head = malloc(sizeof *worker->head);
     hash_random(&worker->id_prefix, sizeof worker->id_prefix);
-    if (worker->epoll_fd < 0 || !worker->scratch || !worker->out || !worker->head || mailbox_init(&worker->mailbox) != OK)
+    if (worker->epoll_fd < 0 || !worker->scratch || !worker->out || !worker->head ||
+        mailbox_init(&worker->mailbox) != OK)
         return false;
     read_clock(worker);
     wheel_init(&worker->wheel, worker->now_ns);
@@ -370,9 +378,9 @@ static void close_worker(struct worker *worker)
 /* ---- reload, drain ---- */
 
 struct news {
-    struct letter   letter;
-    struct worker  *worker;
-    struct config  *config; /* a new snapshot; NULL: drain */
+    struct letter letter;
+    struct worker *worker;
+    struct config *config; /* a new snapshot; NULL: drain */
 };
 
 static void read_news(struct letter *letter)
@@ -431,7 +439,8 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
         probe_adopt(config);
         tell_workers(server, config);
         metric_add(METRIC_reloads_total, 1);
-        log_event(LOG_INFO, "reloaded", "configuration %llu is in force", (unsigned long long)config->generation);
+        log_event(LOG_INFO, "reloaded", "configuration %llu is in force",
+                  (unsigned long long)config->generation);
     } else {
         metric_add(METRIC_reloads_refused_total, 1);
     }
@@ -458,7 +467,8 @@ static void reload_on_signal(struct server *server)
     asked_to_reload = 0;
     log_reopen();
     if (server_reload(server, &problems) != OK)
-        log_event(LOG_ERROR, "reload_refused", "%s", problems.text ? problems.text : "out of memory");
+        log_event(LOG_ERROR, "reload_refused", "%s",
+                  problems.text ? problems.text : "out of memory");
     config_problems_free(&problems);
 }
 
@@ -502,7 +512,8 @@ static int longest_sleep_ms(const struct worker *worker)
 static void wait_for_events(struct worker *worker)
 {
     struct epoll_event events[EVENTS_PER_WAIT] UNINITIALIZED;
-    const int count = epoll_wait(worker->epoll_fd, events, EVENTS_PER_WAIT, longest_sleep_ms(worker));
+    const int count =
+        epoll_wait(worker->epoll_fd, events, EVENTS_PER_WAIT, longest_sleep_ms(worker));
     read_clock(worker);
     for (int i = 0; i < count; i++)
         io_edge(events[i].data.ptr, events[i].events);
@@ -562,8 +573,9 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Bodies up to a MiB stay in the heap: mapping and faulting in pages for each would cost more than relaying it. The heap's top is
- * not given back after every burst either; trim_when_idle() does that. */
+/* Bodies up to a MiB stay in the heap: mapping and faulting in pages for each would cost more than
+ * relaying it. The heap's top is not given back after every burst either; trim_when_idle() does
+ * that. */
 static void tune_malloc(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -603,13 +615,16 @@ int server_run(struct config *config, const char *config_path)
     tune_malloc();
     server->config_path = config_path;
     server->started_ns = clock_now_ns();
-    server->worker_count = config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;
+    server->worker_count =
+        config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;
     server->workers = calloc(server->worker_count, sizeof *server->workers);
     if (!open_log(config)) {
-        log_event(LOG_ERROR, "log_not_opened", "%.*s", (int)config->log_access.size, config->log_access.data);
+        log_event(LOG_ERROR, "log_not_opened", "%.*s", (int)config->log_access.size,
+                  config->log_access.data);
         goto out;
     }
-    if (server->workers == NULL || router_adopt(config, clock_now_ns()) != OK || meter_adopt(config) != OK) {
+    if (server->workers == NULL || router_adopt(config, clock_now_ns()) != OK ||
+        meter_adopt(config) != OK) {
         log_event(LOG_ERROR, "out_of_memory", "the gateway could not start");
         goto out;
     }

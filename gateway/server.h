@@ -2,11 +2,13 @@
 /* gateway/server.h: listeners, workers, and the turn of a loop.
  *
  * For:       one process: N workers, each with its loop, listeners, conns and replica connections.
- * Promises:  1. A doorbell (struct wake) rung in a callback runs once, in server_turn(), never inside another.
+ * Promises:  1. A doorbell (struct wake) rung in a callback runs once, in server_turn(), never
+ *            inside another.
  *            2. What was closed is freed at the end of the turn, never under a running function.
  *            3. A deadline that fires early re-arms itself: it costs a list move, no timer call.
- * Lock order: model queue (router) · replica tables (router) · log. The gateway takes no lock while it
- *             calls a room. */
+ * Lock order: model queue (router) · replica tables (router) · log. The gateway takes no lock
+ * while
+ * it calls a room. */
 #ifndef GATEWAY_SERVER_H
 #define GATEWAY_SERVER_H
 
@@ -18,12 +20,12 @@
 #include "gateway/wheel.h"
 #include "meter/meter.h"
 
-/* Something that wants to run in this turn. Embedded in its owner. Late ones run when no other is left: so
- * that a conn with many answers is flushed once. */
+/* Something that wants to run in this turn. Embedded in its owner. Late ones run when no other is
+ * left: so that a conn with many answers is flushed once. */
 struct wake {
     struct wake *next;
-    bool         queued;
-    bool         late;
+    bool queued;
+    bool late;
     void (*run)(struct wake *wake);
 };
 
@@ -34,7 +36,7 @@ struct wake_queue {
 /* Something closed that is to be freed at the end of the turn. Embedded in its owner. */
 struct grave {
     struct grave *next;
-    bool          dug;
+    bool dug;
     void (*bury)(struct grave *grave);
 };
 
@@ -47,47 +49,47 @@ struct server;
 #define WORKER_SCRATCH_BYTES 65536
 
 struct worker {
-    struct server     *server;
-    uint32_t           index;
-    int                epoll_fd;
-    struct config     *config;   /* the snapshot for new exchanges; one reference */
-    struct mailbox     mailbox;
-    uint64_t           now_ns;   /* read once a turn */
-    int64_t            wall_us;  /* likewise */
-    struct wake_queue  woken, late;
-    struct grave      *graves;
-    struct wheel       wheel;
-    struct listener   *listeners;
-    struct conn       *conns;     /* all open ones */
-    uint32_t           conn_count;
-    uint32_t           exchange_count;
-    struct pool       *pools;     /* of connections to replicas */
+    struct server *server;
+    uint32_t index;
+    int epoll_fd;
+    struct config *config; /* the snapshot for new exchanges; one reference */
+    struct mailbox mailbox;
+    uint64_t now_ns; /* read once a turn */
+    int64_t wall_us; /* likewise */
+    struct wake_queue woken, late;
+    struct grave *graves;
+    struct wheel wheel;
+    struct listener *listeners;
+    struct conn *conns; /* all open ones */
+    uint32_t conn_count;
+    uint32_t exchange_count;
+    struct pool *pools;            /* of connections to replicas */
     struct event_base *names_base; /* libevent's loop: name look-ups alone, made with the first */
     struct evdns_base *names;
-    uint32_t           names_pending;
-    bool               draining;
-    uint64_t           next_exchange; /* low half of exchange ids */
-    uint64_t           id_prefix;
-    char               date[32];  /* "Mon, 30 Nov 2026 15:00:00 GMT", of date_second */
-    int64_t            date_second;
-    char              *scratch;   /* WORKER_SCRATCH_BYTES: bytes just received */
-    char              *out;       /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
-    struct h1_head    *head;      /* scratch of the h1 parser */
-    struct shelf       exchanges, attempts;
-    struct io          mailbox_io;
-    struct deadline    trim;           /* of memory, when nothing is under way */
-    struct deadline    accept_pause;   /* after EMFILE: listeners rest until it comes */
+    uint32_t names_pending;
+    bool draining;
+    uint64_t next_exchange; /* low half of exchange ids */
+    uint64_t id_prefix;
+    char date[32]; /* "Mon, 30 Nov 2026 15:00:00 GMT", of date_second */
+    int64_t date_second;
+    char *scratch;        /* WORKER_SCRATCH_BYTES: bytes just received */
+    char *out;            /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
+    struct h1_head *head; /* scratch of the h1 parser */
+    struct shelf exchanges, attempts;
+    struct io mailbox_io;
+    struct deadline trim;         /* of memory, when nothing is under way */
+    struct deadline accept_pause; /* after EMFILE: listeners rest until it comes */
 };
 
 #define SERVER_WORKERS_MAX 256
 
 struct server {
-    struct meter   *meter;
-    struct worker  *workers;
-    uint32_t        worker_count;
-    const char     *config_path; /* NULL: embedded */
-    uint64_t        started_ns;
-    bool            stopping;  /* first worker only: the drain has been announced */
+    struct meter *meter;
+    struct worker *workers;
+    uint32_t worker_count;
+    const char *config_path; /* NULL: embedded */
+    uint64_t started_ns;
+    bool stopping; /* first worker only: the drain has been announced */
 };
 
 /* Rings a doorbell: wake->run runs in this turn (or the next). Idempotent. Worker's thread only. */
@@ -109,7 +111,8 @@ void server_idle(struct worker *worker);
 /* The date header's text now. */
 const char *server_date(struct worker *worker);
 
-/* Takes a new configuration over (any thread: the calling one loads and checks). problems as config_load(). */
+/* Takes a new configuration over (any thread: the calling one loads and checks). problems as
+ * config_load(). */
 MUST_CHECK enum err server_reload(struct server *server, struct config_problems *out_problems);
 
 /* Runs until stopped by SIGTERM or SIGINT; returns the process's exit code. config: taken over. */

@@ -20,7 +20,7 @@
 
 /* Zeroed: empty. All pieces of one shelf have the same size, at least that of a pointer. */
 struct shelf {
-    void    *first;
+    void *first;
     uint32_t count;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/steps.c: the step functions, in the order of the table in exchange.h.
  *
- * For:       each reads what the steps above it wrote, writes its own fields of the exchange and says where to go.
+ * For:       each reads what the steps above it wrote, writes its own fields of the exchange and
+ *            says where to go.
  * Called by: exchange.c.
  * Knows not: sockets, protocols. */
 #include "gateway/steps.h"
@@ -102,15 +103,18 @@ enum verdict step_identify(struct exchange *x)
 
 /* ---- read_ask ---- */
 
-/* Is this a JSON body, as its header says? An absent header is taken as JSON: that is what the path takes. */
+/* Is this a JSON body, as its header says? An absent header is taken as JSON: that is what the path
+ * takes. */
 static bool says_json(struct span content_type)
 {
     static const struct span json = {"application/json", 16};
     if (content_type.size == 0)
         return true;
-    if (content_type.size < json.size || !span_equal_nocase((struct span){content_type.data, json.size}, json))
+    if (content_type.size < json.size ||
+        !span_equal_nocase((struct span){content_type.data, json.size}, json))
         return false;
-    return content_type.size == json.size || content_type.data[json.size] == ';' || content_type.data[json.size] == ' ';
+    return content_type.size == json.size || content_type.data[json.size] == ';' ||
+           content_type.data[json.size] == ' ';
 }
 
 static enum verdict refuse_body(struct exchange *x, enum err err, const struct ask_problem *problem)
@@ -119,7 +123,8 @@ static enum verdict refuse_body(struct exchange *x, enum err err, const struct a
     if (problem->message == NULL)
         return fail(x, err, NULL, problem->param);
     if (err == ERR_BAD_JSON)
-        snprintf(message, sizeof message, "%s: %s at byte %zu", err_row(err)->says, problem->message, problem->offset);
+        snprintf(message, sizeof message, "%s: %s at byte %zu", err_row(err)->says,
+                 problem->message, problem->offset);
     else
         snprintf(message, sizeof message, "%s", problem->message);
     return fail(x, err, message, problem->param);
@@ -127,9 +132,9 @@ static enum verdict refuse_body(struct exchange *x, enum err err, const struct a
 
 static const char *refused_name(uint32_t refused)
 {
-    static const char *const names[] = {"priority",   "kv_transfer_params", "ec_transfer_params", "request_id",
-                                        "session_id", "vllm_xargs",         "prompt_embeds",      "chat_template",
-                                        "messages"};
+    static const char *const names[] = {"priority",      "kv_transfer_params", "ec_transfer_params",
+                                        "request_id",    "session_id",         "vllm_xargs",
+                                        "prompt_embeds", "chat_template",      "messages"};
     return names[__builtin_ctz(refused)];
 }
 
@@ -151,7 +156,9 @@ enum verdict step_read_ask(struct exchange *x)
     if (refused) {
         metric_add(METRIC_requests_refused_total, 1);
         return fail(x, ERR_FIELD_REFUSED,
-                    refused & REFUSED_REMOTE_MEDIA ? "remote URLs in media parts are not open to this tenant" : NULL,
+                    refused & REFUSED_REMOTE_MEDIA
+                        ? "remote URLs in media parts are not open to this tenant"
+                        : NULL,
                     refused_name(refused));
     }
     /* What outlives the body. */
@@ -197,7 +204,8 @@ enum verdict step_classify(struct exchange *x)
         return NEXT;
     metric_add(METRIC_requests_refused_total, 1);
     if (x->ask.model.size == 0)
-        return fail(x, ERR_BAD_VALUE, "the body names no model, and its task class has none", "model");
+        return fail(x, ERR_BAD_VALUE, "the body names no model, and its task class has none",
+                    "model");
     return fail(x, ERR_NO_MODEL, NULL, "model");
 }
 
@@ -241,8 +249,8 @@ enum verdict step_choose(struct exchange *x)
 
 /* ---- queue ---- */
 
-/* Our head and a comment go out before the replica has said anything, so that nobody between us and the
- * client takes the silence for death. */
+/* Our head and a comment go out before the replica has said anything, so that nobody between us and
+ * the client takes the silence for death. */
 static void send_early_head(struct exchange *x)
 {
     static const struct span ping = {": ping\n\n", 8};
@@ -277,7 +285,9 @@ static uint64_t next_ping_ns(const struct exchange *x)
 {
     if (!x->ask.stream)
         return UINT64_MAX;
-    return x->ping_ns ? x->ping_ns : x->opened_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
+    return x->ping_ns
+               ? x->ping_ns
+               : x->opened_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
 }
 
 /* Pings when it is time, and sets the deadline for what comes next. */
@@ -327,10 +337,12 @@ enum verdict step_queue(struct exchange *x)
     if (x->queued_ns) {
         if (!x->grant_awaited)
             return granted(x);
-        const uint64_t give_up_ns = x->queued_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS;
+        const uint64_t give_up_ns =
+            x->queued_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS;
         if (now_ns >= give_up_ns || now_ns >= whole_deadline_ns(x)) {
             leave_queue(x);
-            return fail(x, now_ns >= give_up_ns ? ERR_QUEUE_TIMEOUT : ERR_WHOLE_TIMEOUT, NULL, NULL);
+            return fail(x, now_ns >= give_up_ns ? ERR_QUEUE_TIMEOUT : ERR_WHOLE_TIMEOUT, NULL,
+                        NULL);
         }
         wait_until(x, give_up_ns < whole_deadline_ns(x) ? give_up_ns : whole_deadline_ns(x));
         return WAIT;
@@ -358,7 +370,8 @@ enum verdict step_queue(struct exchange *x)
 
 /* ---- send ---- */
 
-/* Is there a replica or a model that has not failed this exchange yet, besides the one of this attempt? */
+/* Is there a replica or a model that has not failed this exchange yet, besides the one of this
+ * attempt? */
 static bool elsewhere(const struct exchange *x, const struct attempt *attempt)
 {
     const uint32_t replicas = attempt->model->replica_count;
@@ -367,7 +380,8 @@ static bool elsewhere(const struct exchange *x, const struct attempt *attempt)
     return excluded != all || x->candidate + 1 < x->candidate_count;
 }
 
-/* May this exchange be tried again after a failure, and is there anywhere to go? Then the budget has counted it. */
+/* May this exchange be tried again after a failure, and is there anywhere to go? Then the budget
+ * has counted it. */
 static bool may_retry(struct exchange *x, const struct attempt *attempt)
 {
     if (x->early_head || x->attempts >= (uint32_t)x->config->retry_attempts)
@@ -416,7 +430,8 @@ static enum verdict retry(struct exchange *x)
     struct usage usage = USAGE_UNKNOWN;
     uint32_t flags = 0;
     tally_usage(&attempt->tally, &usage, &flags);
-    meter_waste(x->slot, attempt->replica->name, attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
+    meter_waste(x->slot, attempt->replica->name,
+                attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
     metric_add(METRIC_attempts_retried_total, 1);
     x->excluded |= UINT64_C(1) << attempt->replica->index;
     if (!elsewhere(x, attempt))
@@ -468,7 +483,9 @@ static void make_answer_head(struct exchange *x)
 /* The replica answers otherwise than an early head has promised. */
 static enum verdict fail_after_early_head(struct exchange *x)
 {
-    const enum err err = x->attempt->status >= 500 || x->attempt->status == 429 ? ERR_NO_REPLICA : ERR_REPLICA_REFUSED;
+    const enum err err = x->attempt->status >= 500 || x->attempt->status == 429
+                             ? ERR_NO_REPLICA
+                             : ERR_REPLICA_REFUSED;
     attempt_drop(x, result_of_status(x->attempt->status));
     x->broke = true;
     return fail(x, err, NULL, NULL);
@@ -507,7 +524,8 @@ enum verdict step_send(struct exchange *x)
         wait_until(x, whole_deadline_ns(x));
         return WAIT;
     }
-    if ((!attempt->head_ready || attempt->status != 200) && is_worth_retrying(x, attempt) && may_retry(x, attempt))
+    if ((!attempt->head_ready || attempt->status != 200) && is_worth_retrying(x, attempt) &&
+        may_retry(x, attempt))
         return retry(x);
     if (attempt->head_ready)
         return begin_relay(x);
@@ -523,7 +541,8 @@ enum verdict step_relay(struct exchange *x)
     if (x->answered)
         return NEXT;
     /* Too long in all: what is under way is cut, so that the client sees it. */
-    if (x->attempt && x->attempt->state != ATTEMPT_ENDED && x->worker->now_ns >= whole_deadline_ns(x)) {
+    if (x->attempt && x->attempt->state != ATTEMPT_ENDED &&
+        x->worker->now_ns >= whole_deadline_ns(x)) {
         x->outcome = OUTCOME_TIMEOUT;
         attempt_end(x->attempt, ATTEMPT_TIMEOUT, ERR_WHOLE_TIMEOUT);
     }
@@ -544,15 +563,17 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
-/* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain answer that the
- * replica has finished counts whole once a byte of it has gone out). */
+/* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain
+ * answer that the replica has finished counts whole once a byte of it has gone out). */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
     const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes};
-    const bool all = x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
+    const bool all =
+        x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
     ending->source = SOURCE_NONE;
-    /* A plain answer that its replica cut is of no use to anybody, and nobody has said what it cost. */
+    /* A plain answer that its replica cut is of no use to anybody, and nobody has said what it
+     * cost. */
     const bool useless = x->broke && !x->ask.stream && x->whole_source == SOURCE_NONE;
     ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless;
     if (!ending->billable)
@@ -573,7 +594,8 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
 static void learn(const struct exchange *x, const struct meter_ending *ending)
 {
     const struct meter_sizes sizes = {x->ask.images ? 0 : x->ask.text_bytes, x->whole_text_bytes};
-    if (ending->source == SOURCE_REPORTED && ending->outcome == OUTCOME_OK && !(x->flags & FLAG_USAGE_SUSPECT))
+    if (ending->source == SOURCE_REPORTED && ending->outcome == OUTCOME_OK &&
+        !(x->flags & FLAG_USAGE_SUSPECT))
         meter_learn(x->model->estimate, &sizes, &ending->usage);
 }
 
@@ -582,7 +604,9 @@ static int64_t settle_slot(struct exchange *x)
     struct meter_ending ending = {
         .outcome = final_outcome(x),
         .status = x->client_gone && !x->answer.sent ? 499 : x->answer.status,
-        .first_token_us = x->first_token_ns ? x->opened_us + (int64_t)((x->first_token_ns - x->opened_ns) / 1000) : 0,
+        .first_token_us = x->first_token_ns
+                              ? x->opened_us + (int64_t)((x->first_token_ns - x->opened_ns) / 1000)
+                              : 0,
         .ended_us = x->opened_us + (int64_t)((x->ended_ns - x->opened_ns) / 1000),
         .bytes_out = x->bytes_out,
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/wheel.c: see wheel.h. One ring of buckets a tick apart; what lies beyond the ring waits in its last bucket and is
- * filed again when that comes. */
+/* gateway/wheel.c: see wheel.h. One ring of buckets a tick apart; what lies beyond the ring waits
+ * in its last bucket and is filed again when that comes. */
 #include "gateway/wheel.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ uint64_t wheel_set(struct wheel *wheel, struct deadline *deadline, uint64_t at_n
 uint64_t wheel_next(const struct wheel *wheel)
 {
     for (uint64_t step = 0; step < WHEEL_BUCKETS;) {
-        const size_t   bucket = (wheel->tick + step) % WHEEL_BUCKETS;
+        const size_t bucket = (wheel->tick + step) % WHEEL_BUCKETS;
         const uint64_t bits = wheel->used[bucket / 64] >> (bucket % 64);
         if (bits)
             return wheel->tick + step + (uint64_t)__builtin_ctzll(bits);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/wheel.h: what must happen by a moment; pure.
  *
- * For:       thousands of deadlines that nearly all move later before they come: moving one later is a store.
+ * For:       thousands of deadlines that nearly all move later before they come: moving one later
+ *            is a store.
  * Called by: server.c, which has one loop timer for the whole wheel.
  * Knows not: the loop, the clock. */
 #ifndef GATEWAY_WHEEL_H
@@ -13,8 +14,8 @@
 /* Embedded in its owner. Zeroed, with due set: not set. */
 struct deadline {
     struct deadline *next, **link; /* in its bucket; link NULL when not set */
-    uint64_t         at_ns;        /* when it is really due */
-    uint64_t         filed_tick;   /* under which tick it is filed: not after at_ns */
+    uint64_t at_ns;                /* when it is really due */
+    uint64_t filed_tick;           /* under which tick it is filed: not after at_ns */
     void (*due)(struct deadline *deadline);
 };
 
@@ -23,15 +24,15 @@ struct deadline {
 
 struct wheel {
     struct deadline *buckets[WHEEL_BUCKETS];
-    uint64_t         used[WHEEL_BUCKETS / 64]; /* a bit for each bucket that may hold something */
-    uint64_t         tick;                     /* the next one to look at */
+    uint64_t used[WHEEL_BUCKETS / 64]; /* a bit for each bucket that may hold something */
+    uint64_t tick;                     /* the next one to look at */
 };
 
 /* An empty wheel that begins at a moment. */
 void wheel_init(struct wheel *wheel, uint64_t now_ns);
 
-/* Sets or moves a deadline; it comes at at_ns or a tick after. Returns the tick under which it was filed now, 0 when it stayed where it
- * was (it moved later: its bucket will file it again). */
+/* Sets or moves a deadline; it comes at at_ns or a tick after. Returns the tick under which it was
+ * filed now, 0 when it stayed where it was (it moved later: its bucket will file it again). */
 uint64_t wheel_set(struct wheel *wheel, struct deadline *deadline, uint64_t at_ns);
 
 /* Takes a deadline back. Safe on one that is not set. */
@@ -40,8 +41,8 @@ void wheel_clear(struct deadline *deadline);
 /* The first tick whose bucket may hold something; 0: none does. */
 uint64_t wheel_next(const struct wheel *wheel);
 
-/* Calls due() of all that have come, files the others of the passed buckets again. due() may set and clear any
- * deadline, its own too. */
+/* Calls due() of all that have come, files the others of the passed buckets again. due() may set
+ * and clear any deadline, its own too. */
 void wheel_turn(struct wheel *wheel, uint64_t now_ns);
 
 #endif

@@ -50,8 +50,8 @@ void arena_fini(struct arena *arena)
     *arena = (struct arena){0};
 }
 
-/* What the next block has to hand out: about as much as was taken so far, so that a small exchange stays small and a large one
- * makes few calls. */
+/* What the next block has to hand out: about as much as was taken so far, so that a small exchange
+ * stays small and a large one makes few calls. */
 static size_t next_room(const struct arena *arena)
 {
     size_t bytes = BLOCK_BYTES_MIN;

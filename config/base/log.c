@@ -38,11 +38,11 @@ struct stream {
     char buffers[2][BUFFER_BYTES];
     int filling; /* which buffer takes lines now */
     size_t fill_bytes;
-    uint64_t dropped;   /* lines since the last that found room */
-    size_t write_bytes; /* in the other buffer; flush only */
-    size_t written;     /* of write_bytes; flush only */
-    int fd;             /* -1: nowhere; flush lock */
-    bool pieces;        /* a pipe or terminal, which may make a writer wait */
+    uint64_t dropped;     /* lines since the last that found room */
+    size_t write_bytes;   /* in the other buffer; flush only */
+    size_t written;       /* of write_bytes; flush only */
+    int fd;               /* -1: nowhere; flush lock */
+    bool pieces;          /* a pipe or terminal, which may make a writer wait */
     struct behind behind; /* flush lock */
 };
 

@@ -13,7 +13,8 @@
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define UNUSED __attribute__((unused))
 
-/* For large scratch on a hot path: the compiler's own zeroing of automatic variables would cost more than the work. */
+/* For large scratch on a hot path: the compiler's own zeroing of automatic variables would cost
+ * more than the work. */
 #if defined(__has_attribute) && __has_attribute(uninitialized)
 #define UNINITIALIZED __attribute__((uninitialized))
 #else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_address.c: connections per address (gateway/address.c).
  *
- * Promises:  1. An address gets as many as it may and no more; what it gives back it may have again.
+ * Promises:  1. An address gets as many as it may and no more; what it gives back it may have
+ *            again.
  *            2. IPv4 addresses count one by one, IPv6 by /64. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,8 @@ static struct in6_addr address_of(const char *text)
 static void an_address_has_its_share_and_gets_it_back(void **state)
 {
     (void)state;
-    const struct in6_addr one = address_of("::ffff:127.0.0.1"), two = address_of("::ffff:127.0.0.2");
+    const struct in6_addr one = address_of("::ffff:127.0.0.1"),
+                          two = address_of("::ffff:127.0.0.2");
 
     assert_true(address_enter(&one, 2));
     assert_true(address_enter(&one, 2));

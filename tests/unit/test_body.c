@@ -3,7 +3,8 @@
  *
  * Promises:  1. Bytes come out as they went in, whatever the pieces.
  *            2. One byte over body_bytes is ERR_TOO_LARGE, also when it was only announced.
- *            3. Past bodies_memory new bodies are refused; past 1.25 times it half-read ones are too.
+ *            3. Past bodies_memory new bodies are refused; past 1.25 times it half-read ones are
+ * too.
  *            4. What is freed is given back to the process's account. */
 #include <setjmp.h>
 #include <stdarg.h>

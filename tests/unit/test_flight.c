@@ -2,9 +2,11 @@
 /* tests/unit/test_flight.c: chunks and their riders (gateway/flight.c).
  *
  * Promises:  1. A rider gets every chunk from the moment it joined, in order, once.
- *            2. A chunk lives until its last rider has passed it, and no longer (the leak checker sees to that).
+ *            2. A chunk lives until its last rider has passed it, and no longer (the leak checker
+ * sees to that).
  *            3. Size line and CRLF stand around the data as HTTP/1.1 wants them.
- *            4. A flight that is not read because a rider is slow hears when the rider has caught up.
+ *            4. A flight that is not read because a rider is slow hears when the rider has caught
+ * up.
  *            5. What was fed to a rider before it joined comes first. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,9 +162,10 @@ static void a_chunk_is_framed_as_http_1_1_wants_it(void **state)
 {
     (void)state;
     const struct {
-        uint32_t    size;
+        uint32_t size;
         const char *line;
-    } cases[] = {{1, "1\r\n"}, {15, "f\r\n"}, {16, "10\r\n"}, {255, "ff\r\n"}, {65536, "10000\r\n"}};
+    } cases[] = {
+        {1, "1\r\n"}, {15, "f\r\n"}, {16, "10\r\n"}, {255, "ff\r\n"}, {65536, "10000\r\n"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct chunk *chunk = chunk_new(cases[i].size);
@@ -172,7 +175,8 @@ static void a_chunk_is_framed_as_http_1_1_wants_it(void **state)
         chunk_frame(chunk);
         chunk_frame(chunk);
         assert_int_equal(chunk->frame_size, strlen(cases[i].line));
-        assert_memory_equal(chunk_data(chunk) - chunk->frame_size, cases[i].line, chunk->frame_size);
+        assert_memory_equal(chunk_data(chunk) - chunk->frame_size, cases[i].line,
+                            chunk->frame_size);
         assert_memory_equal(chunk_data(chunk) + chunk->size, "\r\n", 2);
         chunk_put(chunk);
     }

@@ -21,10 +21,12 @@ static int load(void **state)
         "listen: [{address: \"127.0.0.1:0\"}]\n"
         "models: {m: {kind: vllm, price: [{from: 2026-01-01, input: \"1\", output: \"1\"}],\n"
         "             replicas: [{name: r, url: \"http://127.0.0.1:1\", slots: 1}]}}\n"
-        "tenants: {acme: {keys: [{id: web, key: sk-good}, {id: old, key: sk-old, expires: 2026-01-01}]}}\n";
+        "tenants: {acme: {keys: [{id: web, key: sk-good}, {id: old, key: sk-old, expires: "
+        "2026-01-01}]}}\n";
     struct config_problems problems = {NULL, 0, 0};
     (void)state;
-    const enum err err = config_load_text("test", (struct span){text, sizeof text - 1}, &config, &problems);
+    const enum err err =
+        config_load_text("test", (struct span){text, sizeof text - 1}, &config, &problems);
     if (problems.text)
         print_message("%s", problems.text);
     config_problems_free(&problems);
@@ -46,8 +48,8 @@ static void every_credential_has_its_answer(void **state)
     (void)state;
     const struct {
         const char *authorization, *api_key;
-        int64_t     wall_us;
-        enum err    err;
+        int64_t wall_us;
+        enum err err;
         const char *id;
     } cases[] = {
         {"Bearer sk-good", NULL, IN_2027_US, OK, "web"},
@@ -68,8 +70,8 @@ static void every_credential_has_its_answer(void **state)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct config_key *key = NULL;
-        const enum err err = identity_find(config, span_of(cases[i].authorization), span_of(cases[i].api_key),
-                                           cases[i].wall_us, NULL, &key);
+        const enum err err = identity_find(config, span_of(cases[i].authorization),
+                                           span_of(cases[i].api_key), cases[i].wall_us, NULL, &key);
         assert_int_equal(err, cases[i].err);
         if (err == OK)
             assert_true(span_equal(key->id, span_of(cases[i].id)));
@@ -84,7 +86,8 @@ static void a_key_of_257_bytes_is_no_key(void **state)
     memcpy(text, "Bearer ", 7);
     memset(text + 7, 'k', 257);
 
-    assert_int_equal(identity_find(config, (struct span){text, 7 + 257}, (struct span){NULL, 0}, IN_2027_US, NULL, &key),
+    assert_int_equal(identity_find(config, (struct span){text, 7 + 257}, (struct span){NULL, 0},
+                                   IN_2027_US, NULL, &key),
                      ERR_BAD_KEY);
 }
 
@@ -95,14 +98,21 @@ static void a_connection_s_key_is_remembered_but_never_past_its_expiry(void **st
     const struct span none = {NULL, 0};
     const struct config_key *first = NULL, *second = NULL;
 
-    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &first), OK);
+    assert_int_equal(
+        identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &first), OK);
     assert_non_null(memory.text);
-    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &second), OK);
+    assert_int_equal(
+        identity_find(config, SPAN("Bearer sk-old"), none, IN_2025_US, &memory, &second), OK);
     assert_ptr_equal(first, second);
-    assert_int_equal(identity_find(config, SPAN("Bearer sk-old"), none, IN_2027_US, &memory, &second), ERR_BAD_KEY);
-    assert_int_equal(identity_find(config, SPAN("Bearer sk-olD"), none, IN_2025_US, &memory, &second), ERR_BAD_KEY);
+    assert_int_equal(
+        identity_find(config, SPAN("Bearer sk-old"), none, IN_2027_US, &memory, &second),
+        ERR_BAD_KEY);
+    assert_int_equal(
+        identity_find(config, SPAN("Bearer sk-olD"), none, IN_2025_US, &memory, &second),
+        ERR_BAD_KEY);
     memory.generation++; /* another snapshot: its pointer may not be used */
-    assert_int_equal(identity_find(config, SPAN("Bearer sk-good"), none, IN_2025_US, &memory, &second), OK);
+    assert_int_equal(
+        identity_find(config, SPAN("Bearer sk-good"), none, IN_2025_US, &memory, &second), OK);
     assert_true(span_equal(second->id, SPAN("web")));
 
     identity_forget(&memory);

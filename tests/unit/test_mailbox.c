@@ -21,7 +21,7 @@
 
 struct numbered {
     struct letter letter;
-    int           sender, number;
+    int sender, number;
 };
 
 static int read_count, last_of[SENDERS], in_order;
@@ -58,7 +58,8 @@ static void letters_are_read_in_order(void **state)
     assert_int_equal(mailbox_init(&mailbox), OK);
     assert_false(is_readable(&mailbox));
     for (int i = 0; i < 3; i++) {
-        letters[i] = (struct numbered){.letter = {.read = read_numbered}, .sender = 0, .number = i + 1};
+        letters[i] =
+            (struct numbered){.letter = {.read = read_numbered}, .sender = 0, .number = i + 1};
         mailbox_post(&mailbox, &letters[i].letter);
     }
     assert_true(is_readable(&mailbox));
@@ -77,7 +78,8 @@ static void *post_all(void *argument)
 {
     const int sender = *(const int *)argument;
     for (int i = 0; i < LETTERS_EACH; i++) {
-        all[sender][i] = (struct numbered){.letter = {.read = read_numbered}, .sender = sender, .number = i + 1};
+        all[sender][i] =
+            (struct numbered){.letter = {.read = read_numbered}, .sender = sender, .number = i + 1};
         mailbox_post(&shared, &all[sender][i].letter);
     }
     return NULL;

@@ -15,7 +15,7 @@
 
 #include "gateway/wheel.h"
 
-static int           came;
+static int came;
 static struct wheel *wheel;
 
 static void count(struct deadline *deadline)
@@ -158,7 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(comes_at_its_moment_and_not_before, setup, teardown),
-        cmocka_unit_test_setup_teardown(moving_later_does_not_file_anew_and_still_comes, setup, teardown),
+        cmocka_unit_test_setup_teardown(moving_later_does_not_file_anew_and_still_comes, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(moving_earlier_comes_earlier, setup, teardown),
         cmocka_unit_test_setup_teardown(beyond_the_ring_comes_at_its_moment, setup, teardown),
         cmocka_unit_test_setup_teardown(a_wheel_that_slept_long_loses_nothing, setup, teardown),
