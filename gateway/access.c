@@ -187,7 +187,7 @@ static void put_who(struct line *line, const struct exchange *x)
     put(line, SPAN(",\"level\":\""));
     put(line, span_of(level_of(x)));
     put(line, SPAN("\",\"event\":\"access\",\"exchange_id\":\""));
-    put(line, (struct span){x->exchange_id, sizeof x->exchange_id - 1});
+    put(line, span_of(x->exchange_id));
     if (reply_request_id(x).data != x->exchange_id) { /* the client has named it */
         put(line, SPAN("\",\"request_id\":\""));
         put(line, reply_request_id(x));

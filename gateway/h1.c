@@ -15,7 +15,8 @@
  *  - chunk sizes with sign, 0x, space or over 16 digits; data not followed by CRLF; extensions with
  *    control bytes or over 1 KiB in all; trailers that are not fields;
  *  - answers: 101; a body announced for 1xx or 204.
- * White space around a value is SP and tab alone: bytes of 0x80 and more belong to the value. */
+ * White space around a value is SP and tab alone. Bytes of 0x80 and more, which some readers trim
+ * and others decode, make a request bad; in an answer they belong to the value. */
 #include "gateway/h1.h"
 
 #include "gateway/bytes.h"
@@ -145,8 +146,17 @@ static enum part read_line_text(const char **at, const char *end, const char **o
 }
 
 /* Reads all fields and the empty line behind them. */
+static bool is_ascii(struct span text)
+{
+    unsigned char all = 0;
+
+    for (size_t i = 0; i < text.size; i++)
+        all |= (unsigned char)text.data[i];
+    return all < 0x80;
+}
+
 static enum part read_fields(const char **from, const char *end, uint32_t fields_max,
-                             struct h1_head *head, struct notes *notes)
+                             bool ascii_only, struct h1_head *head, struct notes *notes)
 {
     const char *at = *from;
 
@@ -178,6 +188,8 @@ static enum part read_fields(const char **from, const char *end, uint32_t fields
             return part;
         field->name = (struct span){name, (size_t)(value - 1 - name)};
         field->value = trim(value, value_end);
+        if (ascii_only && !is_ascii(field->value))
+            return PART_BAD;
         head->field_count++;
         note_field(head, notes, field);
     }
@@ -509,7 +521,7 @@ enum h1_result h1_parse_request(struct span bytes, const struct h1_limits *limit
         }
     }
     if (part == PART_OK)
-        part = read_fields(&at, end, fields_max(limits), out_head, &notes);
+        part = read_fields(&at, end, fields_max(limits), true, out_head, &notes);
     if (part == PART_MORE)
         return wait_for_more(bytes, limits, scanned, out_err);
     if (part == PART_BAD) {
@@ -587,7 +599,7 @@ enum h1_result h1_parse_response(struct span bytes, const struct h1_limits *limi
         if (part == PART_OK && (size_t)(at - bytes.data) > limits->line_bytes + 2)
             part = PART_LARGE;
         if (part == PART_OK)
-            part = read_fields(&at, end, fields_max(limits), out_head, &notes);
+            part = read_fields(&at, end, fields_max(limits), false, out_head, &notes);
     }
     if (part == PART_MORE) {
         waiting = wait_for_more(bytes, limits, scanned, out_err);

@@ -118,7 +118,7 @@ static void access_line_says_what_was_asked_and_how_it_ended(void **state)
     assert_string_equal(
         lines(&count),
         "{\"time\":\"2026-11-30T15:55:27.678Z\",\"level\":\"info\",\"event\":\"access\","
-        "\"request_id\":\"r-1\",\"exchange_id\":\"0123456789abcdef0123456789abcdef\","
+        "\"exchange_id\":\"0123456789abcdef0123456789abcdef\",\"request_id\":\"r-1\","
         "\"tenant\":\"acme\",\"key\":\"web\",\"method\":\"POST\",\"path\":\"/v1/chat/completions\","
         "\"protocol\":\"h2\",\"endpoint\":\"chat\",\"class\":\"code\",\"model\":\"small\","
         "\"replica\":\"s1\",\"attempts\":1,\"status\":200,\"outcome\":\"ok\",\"input_tokens\":12,"

@@ -55,7 +55,7 @@ static void assert_span(struct span actual, const char *expected)
 static const char sound[] = "POST /v1/chat/completions?a=b HTTP/1.1\r\n"
                             "Host: gateway.example:4000\r\n"
                             "authorization:Bearer key\r\n"
-                            "X-Text: \t caf\xc3\xa9 \xa0 \t\r\n"
+                            "X-Text: \t cafe\t~ \t\r\n"
                             "X-Empty:\r\n"
                             "Content-Length: 17\r\n"
                             "\r\n";
@@ -87,7 +87,7 @@ static void only_space_and_tab_are_trimmed(void **state)
 
     assert_int_equal(parse(sound, &err), H1_DONE);
 
-    assert_span(head.fields[2].value, "caf\xc3\xa9 \xa0");
+    assert_span(head.fields[2].value, "cafe\t~");
 }
 
 static void a_head_byte_by_byte_reads_the_same(void **state)
@@ -272,6 +272,8 @@ static void what_reads_in_two_ways_is_refused(void **state)
         GET "no colon\r\n\r\n",
         GET "nocolon\r\n\r\n",
         GET "X\xc3\xa9: a\r\n\r\n",
+        GET "X: \xa0\r\n\r\n",
+        GET "X: caf\xc3\xa9\r\n\r\n",
         GET "X(: a\r\n\r\n",
         GET "X: a\001b\r\n\r\n",
         GET "X: a\177b\r\n\r\n",
