@@ -179,8 +179,8 @@ void exchange_body_end(struct exchange *x);
  * any more. */
 void exchange_abandon(struct exchange *x);
 
-/* Before bytes of the cursor's chunk leave: its running totals are published. The protocol calls it
- * for each chunk, once, before it hands the chunk's last byte over. */
+/* Before the first byte of the cursor's chunk leaves: its running totals are published. For each
+ * chunk, at least once. */
 void exchange_delivering(struct exchange *x, const struct chunk *chunk);
 
 /* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was

@@ -598,8 +598,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
         const size_t taken = left < room - size ? left : room - size;
 
         x->bytes_out += (int64_t)taken;
-        if (taken == left)
-            exchange_delivering(x, chunk); /* counted before its last byte leaves */
+        if (rider->offset == 0)
+            exchange_delivering(x, chunk); /* counted before its first byte leaves */
         memcpy(out + size, chunk_data(chunk) + rider->offset, taken);
         size += taken;
         rider->offset += taken;
