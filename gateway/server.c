@@ -322,6 +322,12 @@ static void mail_came(struct io *io)
 {
     struct worker *worker = container_of(io, struct worker, mailbox_io);
     io->readable = false;
+    server_wake(worker, &worker->mail);
+}
+
+static void read_mail(struct wake *wake)
+{
+    struct worker *worker = container_of(wake, struct worker, mail);
     mailbox_read(&worker->mailbox);
 }
 
@@ -343,6 +349,7 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
         return false;
     read_clock(worker);
     wheel_init(&worker->wheel, worker->now_ns);
+    worker->mail.run = read_mail;
     worker->accept_pause.due = resume_accepting;
     worker->trim.due = trim_when_idle;
     return io_open(&worker->mailbox_io, worker->epoll_fd, worker->mailbox.fd, mail_came) == OK;

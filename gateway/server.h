@@ -77,6 +77,7 @@ struct worker {
     struct h1_head *head; /* scratch of the h1 parser */
     struct shelf exchanges, attempts;
     struct io mailbox_io;
+    struct wake mail;             /* a letter has come */
     struct deadline trim;         /* of memory, when nothing is under way */
     struct deadline accept_pause; /* after EMFILE: listeners rest until it comes */
 };
