@@ -9,6 +9,7 @@
  * Example:   struct config *config;
  *            if (config_load("tollgate.yaml", &config, &problems) != OK)
  *                print(problems);
+ * Called by: any room; loaded by the gateway's main, check and reload.
  * Knows not: sockets, requests, what the rooms do with the values. */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H

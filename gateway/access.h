@@ -2,7 +2,8 @@
 /* gateway/access.h: one line a request, for the operator.
  *
  * For:       JSON (or a readable form on a terminal) of what an exchange was and how it ended.
- * Called by: exchange.c, as the last act of settle. Never a key, a prompt or an answer. */
+ * Called by: steps.c, as the last act of settle. Never a key, a prompt or an answer.
+ * Knows not: where lines go (config/base/log.h). */
 #ifndef GATEWAY_ACCESS_H
 #define GATEWAY_ACCESS_H
 

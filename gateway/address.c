@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/address.c: see address.h. Chained buckets; an entry lives while its address has a
- * connection. */
+/* gateway/address.c: see address.h.
+ *
+ * For:       chained buckets under one lock; an entry lives while its address has a connection.
+ * Called by: conn.c.
+ * Knows not: sockets. */
 #include "gateway/address.h"
 
 #include <pthread.h>

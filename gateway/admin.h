@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/admin.h: health, metrics, replicas, config, reload                 (jansson, in admin.c
- * alone)
+/* gateway/admin.h: health, metrics, replicas, config, reload         (jansson, in admin.c alone)
  *
  * For:       the operator, on the admin listener; /livez and /readyz on the public one too.
- * Called by: steps.c. */
+ * Called by: steps.c.
+ * Knows not: tenants' keys, protocols. */
 #ifndef GATEWAY_ADMIN_H
 #define GATEWAY_ADMIN_H
 

@@ -66,7 +66,7 @@ struct ask_problem {
     const char *param;   /* static field name or NULL */
 };
 
-/* Reads a body. *out_ask is written only on OK; problem is filled for the first two errors.
+/* Reads a body. *out_ask is written only on OK; *out_problem is filled for the first two errors.
  *
  * Errors: ERR_BAD_JSON (not JSON, not an object, duplicate top-level keys — also when they differ
  * only in escapes —, more than 10,000 of them, depth), ERR_BAD_VALUE (stream not a boolean, n out

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/body.c: see body.h. Grows by doubling, so that a body of unknown size is copied at most
- * once more than it is long; an announced size is taken at once, up to 1 MiB (a lie costs the liar
- * no more). */
+/* gateway/body.c: see body.h.
+ *
+ * For:       growing by doubling, so that a body of unknown size is copied at most once more than
+ *            it is long; an announced size is taken at once, up to 1 MiB: a lie costs us no more.
+ * Called by: exchange.c and the protocols.
+ * Knows not: what is in a body, who sends it. */
 #include "gateway/body.h"
 
 #include <stdlib.h>

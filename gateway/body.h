@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/body.h: a request body outside the arena, bounded per request and per process.
  *
- * For:       DESIGN's rule "Bodies": counted, freed at the first answer byte.
- * Called by: exchange.c, steps.c. */
+ * For:       bytes kept until the answer begins, since a retry needs them again; counted, so that
+ *            all bodies together stay within limits.bodies_memory.
+ * Called by: exchange.c (pieces), conn.c and h2.c (sizes announced), steps.c (frees it).
+ * Knows not: what is in a body, how it was framed.
+ * Thread:    one worker; the count of all of them is a metric. */
 #ifndef GATEWAY_BODY_H
 #define GATEWAY_BODY_H
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/conn.c: see conn.h. The HTTP/1.1 side of a client socket is here; HTTP/2 is h2.c's.
+/* gateway/conn.c: see conn.h.
+ *
+ * For:       opening, reading, flushing and closing a client's socket; its HTTP/1.1 side is here,
+ *            HTTP/2 is h2.c's.
+ * Called by: server.c (accept, drain), exchange.c (an answer is ready).
+ * Knows not: keys, models, replicas.
  *
  * Moves: open → closing (conn_finish(): nothing more is read but to drain; what is queued is
  * flushed, then FIN) → closed (conn_close()). */

@@ -2,7 +2,8 @@
 /* gateway/conn.h: one client socket: h1 or h2 by the first bytes.
  *
  * For:       bytes in to exchanges, answers to bytes out.
- * Called by: server.c (accept), exchange.c (an answer is ready).
+ * Called by: server.c (accept), exchange.c (an answer is ready); h2.c shares the struct.
+ * Knows not: keys, models, replicas.
  * Thread:    one worker. */
 #ifndef GATEWAY_CONN_H
 #define GATEWAY_CONN_H

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/exchange.c: the runner of the table in exchange.h, and the two faces that protocols see.
  *
+ * For:       every move of an exchange, its begin and its end.
+ * Called by: conn.c and h2.c (what came, what left), replica.c (wakes).
+ * Knows not: how a protocol frames, what a step decides.
+ *
  * Moves: a step says NEXT (the row below), ANSWER (down to relay), RETRY (up to choose, while no
  * byte of an answer has left) or WAIT. A client that leaves moves its exchange to settle.
  * exchange_move() makes every move and asserts that it is one of these. */

@@ -2,9 +2,9 @@
 /* gateway/exchange.h: one HTTP request and its response.
  *
  * For:       the table of steps, the runner, open and close; and the two faces that the protocols
- *            see: the request as
- *            they hand it in, the answer as they send it out.
- * Called by: conn.c (h1) and h2.c.
+ *            see: the request as they hand it in, the answer as they send it out.
+ * Called by: conn.c (h1) and h2.c; steps.c and the files it calls read and write the struct.
+ * Knows not: how a protocol frames.
  * Thread:    lives and dies on one worker. */
 #ifndef GATEWAY_EXCHANGE_H
 #define GATEWAY_EXCHANGE_H

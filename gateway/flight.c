@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/flight.c: see flight.h.
  *
+ * For:       who may free a chunk, and when.
+ * Called by: relay.c (fills), exchange.c and the protocols (take).
+ * Knows not: HTTP, SSE, sockets.
+ *
  * Chunks form one list per flight. A rider's cursor holds a reference on its chunk, a chunk holds
  * one on the next, the flight holds none: so what every rider has taken goes by itself, and what a
  * slow rider has not taken stays. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/h2.h: HTTP/2 to exchanges and back                                (nghttp2, in h2.c
- * alone)
+/* gateway/h2.h: HTTP/2 to exchanges and back                         (nghttp2, in h2.c alone)
  *
  * For:       one session per conn; our own counts of header bytes and fields, resets, odd frames.
- * Called by: conn.c. */
+ * Called by: conn.c.
+ * Knows not: keys, models, steps.
+ * Thread:    that of the conn. */
 #ifndef GATEWAY_H2_H
 #define GATEWAY_H2_H
 

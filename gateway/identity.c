@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/identity.c: see identity.h. */
+/* gateway/identity.c: see identity.h.
+ *
+ * For:       credential, digest, the snapshot's table of keys; the last one of a conn remembered.
+ * Called by: steps.c; admin.c for its token; conn.c forgets.
+ * Knows not: sockets, what a tenant may do. */
 #include "gateway/identity.h"
 
 #include <stdlib.h>

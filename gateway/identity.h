@@ -2,7 +2,9 @@
 /* gateway/identity.h: API key to tenant.
  *
  * For:       Authorization: Bearer KEY, or x-api-key: KEY.
- * Called by: steps.c. */
+ * Called by: steps.c; admin.c for its token.
+ * Knows not: what a tenant may do.
+ * Thread:    any; a memory is its connection's. */
 #ifndef GATEWAY_IDENTITY_H
 #define GATEWAY_IDENTITY_H
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/io.c: see io.h. One recv and one send here are most of what a relayed request costs, so
- * neither is made without a reason to expect bytes (or room) for it. */
+/* gateway/io.c: see io.h.
+ *
+ * For:       recv and send. One of each is most of what a relayed request costs, so neither is made
+ *            without a reason to expect bytes (or room) for it.
+ * Called by: conn.c, h2.c, replica.c; server.c registers, accepts and tells edges.
+ * Knows not: what the bytes mean. */
 #include "gateway/io.h"
 
 #include <errno.h>

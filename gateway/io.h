@@ -3,7 +3,7 @@
  *
  * For:       registered once with the worker's epoll (edge-triggered, read and write), written
  *            before it is waited for.
- * Called by: conn.c, h2.c, replica.c.
+ * Called by: conn.c, h2.c, replica.c; server.c (listeners, its mailbox, edges).
  * Knows not: what the bytes mean.
  * Thread:    the worker whose epoll it is registered with.
  *

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/mailbox.c: see mailbox.h. */
+/* gateway/mailbox.c: see mailbox.h.
+ *
+ * For:       a list that any thread pushes to and its owner takes whole.
+ * Called by: server.c (owner, news), exchange.c (grants).
+ * Knows not: what is in a letter. */
 #include "gateway/mailbox.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* gateway/mailbox.h: from one worker to another.
  *
  * For:       a multi-producer list and an eventfd, written only when the list was empty.
- * Called by: server.c (owner), exchange.c (grants), admin.c.
+ * Called by: server.c (owner, news), exchange.c (grants).
  * Knows not: what is in a letter. */
 #ifndef GATEWAY_MAILBOX_H
 #define GATEWAY_MAILBOX_H
@@ -23,7 +23,11 @@ struct mailbox {
     int fd; /* eventfd, readable when a letter waits */
 };
 
+/* An empty mailbox. Errors: ERR_NO_MEMORY (no descriptor for it). */
 MUST_CHECK enum err mailbox_init(struct mailbox *mailbox);
+
+/* Closes its descriptor (a worker's is closed by the io that waits for it). Letters that still lie
+ * in it are not read. */
 void mailbox_fini(struct mailbox *mailbox);
 
 /* Any thread. The letter belongs to the receiver until read() is called. */

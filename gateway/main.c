@@ -2,7 +2,9 @@
 /* gateway/main.c: arguments to a command.
  *
  * For:       tollgate serve | check | explain | keys. Exit 0 good, 1 the answer is no, 2 used
- *            wrongly. */
+ *            wrongly.
+ * Called by: the shell.
+ * Knows not: what a command does. */
 #include <stdio.h>
 #include <string.h>
 

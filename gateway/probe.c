@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/probe.c: see probe.h. All replicas of a round are asked at once, with non-blocking
- * sockets and one poll(); a round ends when all have answered or the connect timeout (at least 1 s)
- * has passed. */
+/* gateway/probe.c: see probe.h.
+ *
+ * For:       rounds of questions: all replicas are asked at once, with non-blocking sockets and one
+ *            poll(); a round ends when all have answered or the connect timeout (at least 1 s) has
+ *            passed.
+ * Called by: server.c.
+ * Knows not: what follows from an answer: that is the router's. */
 #include "gateway/probe.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
 /* gateway/probe.h: asks replicas how they are.
  *
  * For:       GET {base path}/health of every replica each health.check_every, on a thread of its
- *            own so that a slow
- *            name look-up or a silent host holds nobody up; what came goes to
- * router_report_check().
- * Called by: server.c. */
+ *            own so that a slow name look-up or a silent host holds nobody up; what came goes to
+ *            router_report_check().
+ * Called by: server.c.
+ * Knows not: workers, exchanges; what follows from an answer. */
 #ifndef GATEWAY_PROBE_H
 #define GATEWAY_PROBE_H
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/relay.c: see relay.h. */
+/* gateway/relay.c: see relay.h.
+ *
+ * For:       cutting a body into events or pieces, reading usage in passing, filling chunks.
+ * Called by: replica.c, within one read.
+ * Knows not: sockets, framing, who pays. */
 #include "gateway/relay.h"
 
 #include <stdlib.h>

@@ -2,8 +2,7 @@
 /* gateway/relay.h: answer bytes to the client, back-pressure, the usage tap.
  *
  * For:       a replica's body pieces to chunks of the flight: whole events, unchanged but for
- *            usage that the client did not ask for; other bodies as
- *            they come.
+ *            usage that the client did not ask for; other bodies as they come.
  * Called by: replica.c.
  * Knows not: sockets, framing. */
 #ifndef GATEWAY_RELAY_H
@@ -14,7 +13,7 @@
 /* The head has come: decides how the body is read. Errors: ERR_NO_MEMORY. */
 MUST_CHECK enum err relay_begin(struct attempt *attempt);
 
-/* A piece of the body. room_hint: bytes that this read may still bring. Errors:
+/* A piece of the body, borrowed. room_hint: bytes that this read may still bring. Errors:
  * ERR_EVENT_TOO_LARGE, ERR_NO_MEMORY, ERR_REPLICA_PROTOCOL. */
 MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint);
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/replica.c: see replica.h. */
+/* gateway/replica.c: see replica.h.
+ *
+ * For:       pools of kept connections, name look-ups (libevent's evdns, polled by server.c), and
+ *            the moves of an attempt.
+ * Called by: steps.c (open, drop), server.c (edges, deadlines, the turn).
+ * Knows not: who asks, what an event says, which replica should have been chosen. */
 #include "gateway/replica.h"
 
 #include <arpa/inet.h>
@@ -25,7 +30,6 @@
 #define HOST_BYTES_MAX 256
 #define KEPT_LINKS_MAX 1024
 #define ANSWER_HEAD_BYTES 65536u
-#define IDLE_CHECK_SLACK_NS (200 * NS_PER_MS)
 
 /* One connection to a replica: with an attempt, or kept in its pool. */
 struct link {

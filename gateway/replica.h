@@ -4,13 +4,13 @@
  * For:       one try of an exchange on the replica that its ticket names: connect or reuse, send,
  *            read the head and the body.
  * Called by: steps.c; feeds relay.c.
+ * Knows not: who asks, what an event says.
  * Thread:    one worker.
  *
- * Moves of an attempt: resolving → connecting → sending → waiting → body → ended, or ended
- * from
- * anywhere (attempt_end() in replica.c makes that move, reports to the router and gives the ticket
- * back). A kept connection that turns out closed before any byte came goes back to resolving, once.
- * We never half-close: a model server takes FIN for "the client has left". */
+ * Moves of an attempt: resolving → connecting → sending → waiting → body → ended, or ended from
+ * anywhere (attempt_end() makes that move, reports to the router and gives the ticket back). A kept
+ * connection is sent on at once; one that turns out closed before any byte came goes back to
+ * resolving, once. We never half-close: a model server takes FIN for "the client has left". */
 #ifndef GATEWAY_REPLICA_H
 #define GATEWAY_REPLICA_H
 

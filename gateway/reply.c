@@ -2,7 +2,7 @@
 /* gateway/reply.c: see reply.h.
  *
  * For:       answers of our own, and the fields that every answer bears.
- * Called by: steps.c, exchange.c, replica.c, relay.c, admin.c.
+ * Called by: steps.c, exchange.c, relay.c, admin.c, access.c.
  * Knows not: protocols; what a step decides. */
 #include "gateway/reply.h"
 

@@ -3,7 +3,8 @@
  *
  * For:       error bodies in the API's shape, the models list, preflights; and the fields that
  *            every answer bears.
- * Called by: steps.c, relay.c, admin.c. */
+ * Called by: steps.c, exchange.c, relay.c, admin.c, access.c.
+ * Knows not: protocols; what a step decides. */
 #ifndef GATEWAY_REPLY_H
 #define GATEWAY_REPLY_H
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/server.c: see server.h. The turn of a worker is at the bottom; what it is made of stands
- * above it. */
+ * above it.
+ *
+ * For:       start, listeners, the loop, signals, reload, drain, the end.
+ * Called by: main.c (server_run()), admin.c (reload); all that ring or set deadlines.
+ * Knows not: protocols, steps. */
 #include "gateway/server.h"
 
 #include <arpa/inet.h>

@@ -6,9 +6,11 @@
  *            inside another.
  *            2. What was closed is freed at the end of the turn, never under a running function.
  *            3. A deadline that fires early re-arms itself: it costs a list move, no timer call.
- * Lock order: model queue (router) · replica tables (router) · log. The gateway takes no lock
- * while
- * it calls a room. */
+ * Called by: main.c; every file of this room that waits for something.
+ * Knows not: protocols, steps.
+ * Lock order: reload (server.c) · a model's lines and replicas (router.c) · the log's. A worker
+ *            holds no lock of the gateway's while it calls a room; under addresses (address.c) and
+ *            the probe's snapshot (probe.c) no other lock is taken. */
 #ifndef GATEWAY_SERVER_H
 #define GATEWAY_SERVER_H
 

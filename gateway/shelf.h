@@ -3,6 +3,7 @@
  *
  * For:       what every request takes and gives back: no allocator in between.
  * Called by: exchange.c, replica.c.
+ * Knows not: what a piece is.
  * Thread:    one worker.
  * Under the address sanitizer nothing is kept, so that a use after free is seen. */
 #ifndef GATEWAY_SHELF_H

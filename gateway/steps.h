@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/steps.h: the step functions of the table in exchange.h, in its order.
  *
- * Called by: exchange.c alone. */
+ * For:       one declaration a row.
+ * Called by: exchange.c alone.
+ * Knows not: how a step is reached. */
 #ifndef GATEWAY_STEPS_H
 #define GATEWAY_STEPS_H
 

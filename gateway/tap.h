@@ -68,6 +68,7 @@ struct tap {
                          * strings in choices (raw) */
 };
 
+/* Begins a document. */
 void tap_init(struct tap *tap);
 
 /* Reads a piece. What is not JSON sets broken; results so far stay. Cheap: strings are skipped with
@@ -94,13 +95,14 @@ struct tally {
     int64_t text_bytes;
 };
 
+/* Begins a reply: nothing known. */
 void tally_init(struct tally *tally);
 
 /* Adds what one event (or body) said. A tap without usage adds its text_bytes only. */
 void tally_add(struct tally *tally, const struct tap *tap);
 
-/* The present totals as disjoint classes and where they come from
- * (SOURCE_REPORTED for a closing total, SOURCE_RUNNING, SOURCE_NONE). *out_flags gets
+/* The present totals as disjoint classes and where they come from (SOURCE_REPORTED for a closing
+ * total, SOURCE_RUNNING, SOURCE_NONE). *out_flags gets
  * FLAG_USAGE_SUSPECT when numbers are suspect or classes contradict each other: then cached,
  * written and reasoning tokens are lowered to what prompt and completion leave for them, so that no
  * class is below 0 and the sums stay those that were reported. Other flags stay. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/wheel.c: see wheel.h. One ring of buckets a tick apart; what lies beyond the ring waits
- * in its last bucket and is filed again when that comes. */
+/* gateway/wheel.c: see wheel.h.
+ *
+ * For:       one ring of buckets a tick apart; what lies beyond the ring waits in its last bucket
+ *            and is filed again when that comes.
+ * Called by: server.c.
+ * Knows not: the loop, the clock. */
 #include "gateway/wheel.h"
 
 #include <string.h>

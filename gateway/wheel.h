@@ -3,7 +3,7 @@
  *
  * For:       thousands of deadlines that nearly all move later before they come: moving one later
  *            is a store.
- * Called by: server.c, which has one loop timer for the whole wheel.
+ * Called by: server.c, which asks it how long the loop may sleep.
  * Knows not: the loop, the clock. */
 #ifndef GATEWAY_WHEEL_H
 #define GATEWAY_WHEEL_H

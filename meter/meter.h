@@ -14,6 +14,7 @@
  *            meter_settle(meter, slot, &ending);
  * Not yet:   the hash chain of rows (prev), signed heads and the recovery of a dead process's table
  *            come with billing.
+ * Called by: steps.c, exchange.c and replica.c of the gateway, its start and reload, admin.c.
  * Knows not: sockets, HTTP bodies, how a replica is chosen. */
 #ifndef METER_METER_H
 #define METER_METER_H

@@ -2,7 +2,7 @@
 /* router/router.h: which model and which replica, and when; the door of this room.
  *
  * For:       task class, candidate models, the turn on a replica, and what became of it.
- * Promises:  1. A ticket is waiting, granted or cancelled. A granted one holds exactly one slot of
+ * Promises:  1. A ticket is in no line, waiting or granted. A granted one holds exactly one slot of
  *               one replica until router_return().
  *            2. First come, first served within a model; the replica is picked at the moment of the
  *               grant: least outstanding work among those that are in, have a free slot and are not
@@ -16,7 +16,8 @@
  *            switch (router_enter(&ticket, config, model, true, now_ns)) …
  *            router_report(&ticket, config, ATTEMPT_OK, ask_id, ttft_ns, now_ns);
  *            router_return(&ticket, now_ns);
- * Knows not: sockets, JSON, tenants' keys, prices, files. */
+ * Called by: the gateway's workers, its probe, its reload.
+ * Knows not: sockets, JSON, tenants' keys, files; of prices only which model is cheaper. */
 #ifndef ROUTER_ROUTER_H
 #define ROUTER_ROUTER_H
 
@@ -56,7 +57,7 @@ uint32_t router_choose(const struct config *config, const struct config_class *c
                        struct span model_asked, const struct model_set *allowed,
                        const struct config_model *out_models[MODEL_CANDIDATES_MAX]);
 
-enum ticket_state { TICKET_NONE, TICKET_WAITING, TICKET_GRANTED, TICKET_CANCELLED };
+enum ticket_state { TICKET_NONE, TICKET_WAITING, TICKET_GRANTED };
 
 /* A place in a model's queue, then a slot on a replica. Lives inside its exchange; zeroed =
  * TICKET_NONE. Fields are the router's, under the model's lock, but for those marked. */

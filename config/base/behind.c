@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/base/behind.c: see behind.h. */
+/* config/base/behind.c: see behind.h.
+ *
+ * For:       pushing what was written out early, and dropping its pages once they are clean.
+ * Called by: meter/journal.c, log.c.
+ * Knows not: what is in the file. */
 #include "config/base/behind.h"
 
 #include <fcntl.h>

@@ -2,10 +2,10 @@
 /* config/base/behind.h: keeps files that are only appended to out of the page cache.
  *
  * For:       the journal and the access log. What was written is sent to the disk soon, in the
- *            background, and its pages are given
- *            back: so that no burst of write-back comes later, other programs' pages stay, and the
- * next page is one that was used before. A page never used before costs a virtual machine a fault
- * in its host, more than all else that a row costs.
+ *            background, and its pages are given back: so that no burst of write-back comes later,
+ *            other programs' pages stay, and the next page is one that was used before. A page
+ *            never used before costs a virtual machine a fault in its host, more than all else that
+ *            a row costs.
  * Called by: meter/journal.c, log.c.
  * Knows not: what is in the file; durability (it waits for nothing and promises nothing). */
 #ifndef CONFIG_BASE_BEHIND_H

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/base/clock.h: the only place that asks what time it is.
  *
- * For:       time as a number; every pure file takes it as an argument. */
+ * For:       time as a number; every pure file takes it as an argument.
+ * Called by: the rim: workers once a turn, the journal's writer, the log, the health checks.
+ * Knows not: what waits for a moment (gateway/wheel.h). */
 #ifndef CONFIG_BASE_CLOCK_H
 #define CONFIG_BASE_CLOCK_H
 

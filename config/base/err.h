@@ -3,6 +3,7 @@
  *
  * For:       one enum for all rooms, made from err.def; how it looks as HTTP is read in
  *            gateway/reply.c alone.
+ * Called by: any room.
  * Knows not: HTTP bodies, logs. */
 #ifndef CONFIG_BASE_ERR_H
 #define CONFIG_BASE_ERR_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/base/hash.h: digests, and bytes nobody can guess (OpenSSL's libcrypto, in this file
- * alone).
+/* config/base/hash.h: digests, and bytes nobody can guess          (libcrypto, in hash.c alone)
  *
- * For:       key digests (and later the journal's chain). */
+ * For:       key digests, cache salts, tables of names, ids that no other process has.
+ * Called by: any room.
+ * Knows not: what is a secret. */
 #ifndef CONFIG_BASE_HASH_H
 #define CONFIG_BASE_HASH_H
 

@@ -22,8 +22,7 @@ MUST_CHECK bool log_open(const char *access, enum log_level level);
 /* Opens the access file again (after rotation, at SIGHUP). */
 void log_reopen(void);
 
-/* One event: {"time":…,"level":…,"event":"name","message":…}; message is formatted. To stderr.
- * */
+/* One event: {"time":…,"level":…,"event":"name","message":…}; message is formatted. To stderr. */
 void log_event(enum log_level level, const char *event, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Is the access log on? Asked before a line is made. */

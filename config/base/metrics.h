@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/base/metrics.h: numbers that anybody may bump, from the table metrics.def.
  *
- * For:       process-wide counters and gauges; relaxed atomics, one cache line for each group of
- *            a worker is not needed at our rates.
+ * For:       process-wide counters and gauges, as relaxed atomics: at our rates they need not be
+ *            kept for each worker and summed.
+ * Called by: any room.
  * Knows not: Prometheus text; gateway/admin.c prints the table. */
 #ifndef CONFIG_BASE_METRICS_H
 #define CONFIG_BASE_METRICS_H

@@ -2,6 +2,7 @@
 /* config/base/span.h: small questions asked of borrowed bytes; pure, inline.
  *
  * For:       comparing names without copying them.
+ * Called by: any room.
  * Knows not: where the bytes live. */
 #ifndef CONFIG_BASE_SPAN_H
 #define CONFIG_BASE_SPAN_H

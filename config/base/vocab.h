@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/base/vocab.h: the nouns that more than one room speaks.
  *
- * For:       plain values that the gateway carries from room to room.
+ * For:       plain values that the gateway carries from room to room, and a few words of the
+ *            compiler's.
+ * Called by: any room.
  * Knows not: any room; what is here has no behaviour. */
 #ifndef CONFIG_BASE_VOCAB_H
 #define CONFIG_BASE_VOCAB_H
@@ -11,7 +13,7 @@
 #include <stdint.h>
 
 #define MUST_CHECK __attribute__((warn_unused_result))
-#define UNUSED __attribute__((unused))
+#define PRINTF_LIKE(text_at, first_at) __attribute__((__format__(__printf__, text_at, first_at)))
 
 /* For large scratch on a hot path: the compiler's own zeroing of automatic variables would cost
  * more than the work. */
@@ -20,7 +22,6 @@
 #else
 #define UNINITIALIZED
 #endif
-#define PRINTF_LIKE(text_at, first_at) __attribute__((__format__(__printf__, text_at, first_at)))
 
 #define container_of(member_pointer, type, member)                                                 \
     ((type *)(void *)((char *)(member_pointer)-offsetof(type, member)))
@@ -31,7 +32,7 @@ struct span {
     size_t size;
 };
 
-/* What a client asks for. The table of kinds (gateway/ask.c) says which model server has it. */
+/* What a client asks for. The table of endpoints (gateway/ask.c) says by which path. */
 enum endpoint {
     ENDPOINT_NONE,
     ENDPOINT_CHAT,        /* /v1/chat/completions */
