@@ -131,6 +131,7 @@ struct exchange {
     int64_t whole_text_bytes;
     bool delivered_any; /* a byte of the replica's body has been handed over */
     uint32_t flags;
+    uint64_t rest_until_ns;     /* send: a busy replica asked for so long a rest; queue heeds it */
     uint64_t queued_ns; /* queue: when it began to wait */
     uint64_t ping_ns;   /* when the next comment goes out on an early head */
     uint64_t sent_ns;   /* send: of the first attempt */

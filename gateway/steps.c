@@ -19,6 +19,8 @@
 #include "gateway/reply.h"
 #include "router/router.h"
 
+#define REST_MS_MAX 1000 /* a replica that is busy for longer is not waited for */
+
 /* ---- answers that are errors ---- */
 
 static enum outcome outcome_of(enum err err)
@@ -334,6 +336,10 @@ static enum verdict granted(struct exchange *x)
 enum verdict step_queue(struct exchange *x)
 {
     const uint64_t now_ns = x->worker->now_ns;
+    if (now_ns < x->rest_until_ns) {
+        wait_until(x, x->rest_until_ns);
+        return WAIT;
+    }
     if (x->queued_ns) {
         if (!x->grant_awaited)
             return granted(x);
@@ -380,13 +386,30 @@ static bool elsewhere(const struct exchange *x, const struct attempt *attempt)
     return excluded != all || x->candidate + 1 < x->candidate_count;
 }
 
+/* How long a busy replica (429, 503) asks to be left alone, in ms; -1: it does not say, or longer
+ * than is worth waiting for. */
+static int64_t short_rest_ms(const struct attempt *attempt)
+{
+    int64_t rest_ms = -1, number;
+    if (!attempt->head_ready || (attempt->status != 429 && attempt->status != 503))
+        return -1;
+    for (uint32_t i = 0; i < attempt->field_count; i++) {
+        const struct field *field = &attempt->fields[i];
+        if (span_equal(field->name, SPAN("retry-after-ms")) && span_to_int64(field->value, &number))
+            return number <= REST_MS_MAX ? number : -1;
+        if (span_equal(field->name, SPAN("retry-after")) && span_to_int64(field->value, &number))
+            rest_ms = number <= REST_MS_MAX / 1000 ? number * 1000 : -1;
+    }
+    return rest_ms;
+}
+
 /* May this exchange be tried again after a failure, and is there anywhere to go? Then the budget
  * has counted it. */
 static bool may_retry(struct exchange *x, const struct attempt *attempt)
 {
     if (x->early_head || x->attempts >= (uint32_t)x->config->retry_attempts)
         return false;
-    if (!elsewhere(x, attempt) && attempt->result != ATTEMPT_RESET)
+    if (!elsewhere(x, attempt) && attempt->result != ATTEMPT_RESET && short_rest_ms(attempt) < 0)
         return false;
     if (x->retry_counted) {
         router_retry_done();
@@ -434,8 +457,13 @@ static enum verdict retry(struct exchange *x)
                 attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
     metric_add(METRIC_attempts_retried_total, 1);
     x->excluded |= UINT64_C(1) << attempt->replica->index;
-    if (!elsewhere(x, attempt))
-        x->excluded = 0; /* a reset says little of the replica itself: the same one may do better */
+    if (!elsewhere(x, attempt)) {
+        /* The same one again: a reset says little of it, and one that is busy has said for how
+         * long. */
+        const int64_t rest_ms = short_rest_ms(attempt);
+        x->excluded = 0;
+        x->rest_until_ns = x->worker->now_ns + (rest_ms > 0 ? (uint64_t)rest_ms * NS_PER_MS : 0);
+    }
     x->retry_counted = x->retried = true;
     attempt_drop(x, result_of_status(attempt->status));
     return RETRY;

@@ -174,6 +174,21 @@ class RetryBeforeFirstByte(RetryTest):
                     self.assertEqual(row["attempts"], 1)
                     self.assertFalse(row["billable"])
 
+    def test_a_busy_server_that_asks_for_a_short_rest_is_given_it(self):
+        for header, rest_s in (({"retry-after": "1"}, 1.0), ({"retry-after-ms": "200"}, 0.2)):
+            with self.subTest(str(header)):
+                self.script(s1=[dict(BUSY, headers=header), answer("rested")])
+                began = time.monotonic()
+                reply, row = self.ask_row(self.h1(), chat(model="single"))
+                self.assertEqual(content(reply), "rested")
+                self.assertGreaterEqual(time.monotonic() - began, rest_s)
+                self.assertEqual(row["attempts"], 2)
+
+    def test_a_busy_server_that_asks_for_a_long_rest_is_not_waited_for(self):
+        self.script(s1=[dict(BUSY, headers={"retry-after": "2"})])
+        reply, row = self.ask_row(self.h1(), chat(model="single"))
+        self.assertEqual((reply.status, reply.header("retry-after"), row["attempts"]), (503, "2", 1))
+
     def test_429_of_the_last_server_keeps_its_retry_after(self):
         busy = {"status": 429, "headers": {"retry-after": "30"},
                 "json": {"error": {"message": "full", "type": "t", "param": None, "code": "q"}}}
