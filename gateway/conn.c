@@ -33,9 +33,8 @@ static void conn_run(struct wake *wake);
 static void conn_flush(struct wake *wake);
 static void conn_due(struct deadline *deadline);
 
-static uint64_t in_ms(const struct conn *conn, uint64_t since_ns, int64_t ms)
+static uint64_t in_ms(uint64_t since_ns, int64_t ms)
 {
-    (void)conn;
     return since_ns + (uint64_t)ms * NS_PER_MS;
 }
 
@@ -95,7 +94,6 @@ void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bo
     if (conn->next)
         conn->next->previous = conn;
     worker->conns = conn;
-    worker->conn_count++;
     metric_add(METRIC_connections_accepted_total, 1);
     metric_add(METRIC_connections_open, 1);
     conn_set_deadline(conn);
@@ -126,7 +124,6 @@ void conn_close(struct conn *conn, bool reset)
         conn->worker->conns = conn->next;
     if (conn->next)
         conn->next->previous = conn->previous;
-    conn->worker->conn_count--;
     metric_add(METRIC_connections_open, -1);
     server_bury(conn->worker, &conn->grave);
 }
@@ -178,6 +175,14 @@ static void h1_refuse(struct conn *conn, struct exchange *x, enum err err)
     exchange_refuse(x, err);
 }
 
+/* The next answer begins from nothing. */
+static void h1_reset_answer(struct conn *conn)
+{
+    conn->head_text = NULL;
+    conn->frame_at = conn->head_at = conn->head_size = 0;
+    conn->last_at = 0;
+}
+
 /* A head is whole: opens its exchange. */
 static void h1_begin(struct conn *conn, const struct h1_head *head)
 {
@@ -191,9 +196,7 @@ static void h1_begin(struct conn *conn, const struct h1_head *head)
     conn->keep_alive = head->keep_alive && !conn->worker->draining;
     conn->http10 = head->minor == 0;
     conn->skipped = 0;
-    conn->frame_at = conn->head_at = conn->head_size = 0;
-    conn->head_text = NULL;
-    conn->last_at = 0;
+    h1_reset_answer(conn);
     conn->body_began_ns = conn->body_moved_ns = conn->worker->now_ns;
     x->method = arena_copy(&x->arena, head->method);
     x->target = arena_copy(&x->arena, head->target);
@@ -266,9 +269,7 @@ static void h1_bad_head(struct conn *conn, enum err err)
         return;
     }
     conn->exchange = x;
-    conn->frame_at = conn->head_at = conn->head_size = 0;
-    conn->head_text = NULL;
-    conn->last_at = 0;
+    h1_reset_answer(conn);
     conn->http10 = false;
     x->method = SPAN("GET");
     x->body_whole = true;
@@ -344,9 +345,8 @@ static void take_bytes(struct conn *conn, struct span came)
         if (conn->state == CONN_CLOSED)
             return;
         if (conn->protocol == CONN_H2) {
-            if (!h2_receive(conn, bytes)) {
+            if (!h2_receive(conn, bytes))
                 conn->want_close = true; /* once its GOAWAY is flushed */
-            }
             bytes = (struct span){NULL, 0};
             server_wake(conn->worker, &conn->flush);
         } else {
@@ -679,18 +679,17 @@ void conn_set_deadline(struct conn *conn)
     if (conn->h2)
         at_ns = h2_deadline(conn);
     else if (conn->left.size || (conn->exchange && !conn->io.writable))
-        at_ns = in_ms(conn, conn->progress_ns, config->timeouts_write_progress_ms);
+        at_ns = in_ms(conn->progress_ns, config->timeouts_write_progress_ms);
     else if (conn->reading_body) {
-        const uint64_t moved_ns =
-            in_ms(conn, conn->body_moved_ns, config->timeouts_body_progress_ms);
-        const uint64_t whole_ns = in_ms(conn, conn->body_began_ns, config->timeouts_body_ms);
+        const uint64_t moved_ns = in_ms(conn->body_moved_ns, config->timeouts_body_progress_ms);
+        const uint64_t whole_ns = in_ms(conn->body_began_ns, config->timeouts_body_ms);
         at_ns = moved_ns < whole_ns ? moved_ns : whole_ns;
     } else if (conn->exchange)
         return; /* the exchange has its own; what is filed fires once and finds nothing */
     else if (conn->in.size)
-        at_ns = in_ms(conn, conn->head_began_ns, config->timeouts_head_ms);
+        at_ns = in_ms(conn->head_began_ns, config->timeouts_head_ms);
     else
-        at_ns = in_ms(conn, conn->head_began_ns, config->timeouts_idle_h1_ms);
+        at_ns = in_ms(conn->head_began_ns, config->timeouts_idle_h1_ms);
     if (at_ns)
         deadline_set(conn->worker, &conn->deadline, at_ns);
 }

@@ -6,8 +6,9 @@
  * Knows not: how a protocol frames, what a step decides.
  *
  * Moves: a step says NEXT (the row below), ANSWER (down to relay), RETRY (up to choose, while no
- * byte of an answer has left) or WAIT. A client that leaves moves its exchange to settle.
- * exchange_move() makes every move and asserts that it is one of these. */
+ * byte of an answer has left) or WAIT. A client that leaves moves its exchange to settle, a request
+ * that its protocol cannot read to relay. exchange_move() makes every move and asserts that it is
+ * one of these. */
 #include "gateway/exchange.h"
 
 #include <assert.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 
 #include "config/base/clock.h"
-#include "config/base/log.h"
 #include "config/base/metrics.h"
 #include "gateway/conn.h"
 #include "gateway/replica.h"
@@ -52,24 +52,30 @@ const char *exchange_step_name(enum step step)
 
 static void close_exchange(struct exchange *x);
 
-static void exchange_move(struct exchange *x, enum verdict verdict)
+static void exchange_move(struct exchange *x, enum step to)
+{
+    if (to == STEP_relay)
+        assert(x->step < to && (x->answer.ready || x->early_head));
+    else if (to < x->step)
+        assert(to == STEP_choose && x->step < STEP_relay && !x->answer.sent && x->attempt == NULL);
+    else
+        assert(to == x->step + 1 || (to == STEP_settle && x->client_gone));
+    x->step = to;
+}
+
+/* Where a verdict other than WAIT leads. */
+static enum step step_after(const struct exchange *x, enum verdict verdict)
 {
     switch (verdict) {
-    case NEXT:
-        x->step = (enum step)(x->step + 1);
-        break;
     case ANSWER:
-        assert(x->step < STEP_relay && (x->answer.ready || x->early_head));
-        x->step = STEP_relay;
-        break;
+        return STEP_relay;
     case RETRY:
-        assert(x->step > STEP_choose && x->step < STEP_relay && !x->answer.sent &&
-               x->attempt == NULL);
-        x->step = STEP_choose;
-        break;
+        return STEP_choose;
+    case NEXT:
     case WAIT:
         break;
     }
+    return (enum step)(x->step + 1);
 }
 
 static void exchange_run(struct wake *wake)
@@ -79,11 +85,11 @@ static void exchange_run(struct wake *wake)
         if (x->cause == OK && !x->client_gone)
             x->stopped = x->step;
         if (x->client_gone && x->step < STEP_settle)
-            x->step = STEP_settle;
+            exchange_move(x, STEP_settle);
         const enum verdict verdict = steps[x->step].run(x);
         if (verdict == WAIT)
             return;
-        exchange_move(x, verdict);
+        exchange_move(x, step_after(x, verdict));
     }
     close_exchange(x);
 }
@@ -222,7 +228,6 @@ static const struct known_field known_fields[] = {
     KNOWN("accept-encoding", accept_encoding, false),
     KNOWN("content-encoding", content_encoding, true),
     KNOWN("anthropic-version", anthropic_version, false),
-    KNOWN("access-control-request-method", request_method_wanted, false),
     KNOWN("access-control-request-headers", request_headers_wanted, false),
 };
 #undef KNOWN
@@ -298,7 +303,7 @@ void exchange_refuse(struct exchange *x, enum err err)
         metric_add(METRIC_requests_unread_total, 1);
     reply_error(x, err, NULL, NULL);
     x->outcome = OUTCOME_REFUSED;
-    x->step = STEP_relay;
+    exchange_move(x, STEP_relay);
     exchange_wake(x);
     if (x->conn)
         conn_answer(x);

@@ -84,7 +84,7 @@ struct exchange {
     struct span anthropic_version, anthropic_beta;
     struct field *kept; /* fields that a class of the config looks at */
     uint32_t kept_count;
-    struct span request_method_wanted, request_headers_wanted; /* CORS preflight */
+    struct span request_headers_wanted; /* CORS preflight */
     uint64_t exchange_number;
     char exchange_id[33];
     bool admin; /* came in on the admin listener */
@@ -94,7 +94,6 @@ struct exchange {
 
     struct body body; /* read_ask: own buffer, freed at the first answer byte */
     bool body_whole;  /* the protocol: the body is all there */
-    bool finish_read; /* h1: bytes of the body may be skipped, the answer is under way */
 
     const struct config_key *key; /* identify: borrowed from config */
     enum endpoint endpoint;       /* identify */
@@ -102,15 +101,18 @@ struct exchange {
     struct ask ask; /* read_ask: spans point into body; what outlives it is copied to arena */
     const struct config_class *class; /* classify */
     const char *class_why;
-    struct slot *slot;                                           /* admit; ended in settle */
-    const struct config_model *candidates[MODEL_CANDIDATES_MAX]; /* choose */
-    uint32_t candidate_count, candidate;
-    uint64_t excluded;    /* replicas of the candidate that have failed this exchange: bits of their
-                             index */
-    uint32_t attempts;    /* queue: sent so far, this one included */
-    bool retry_counted;   /* this attempt is a retry that the budget knows of */
-    bool retried;         /* why says so */
-    bool resent;          /* a reset after the whole request was sent has been retried: once only */
+    const struct config_model *candidates[MODEL_CANDIDATES_MAX]; /* classify: best first */
+    uint32_t candidate_count;
+    struct slot *slot;                /* admit; ended in settle */
+    uint32_t candidate;               /* which of candidates; queue and send move on to the next */
+    const struct config_model *model; /* choose: candidates[candidate] */
+    const struct config_replica *replica; /* send: of the newest attempt */
+    uint64_t excluded; /* send: replicas of the candidate that have failed this exchange, as bits of
+                          their index */
+    uint32_t attempts; /* send: so far, this one included */
+    bool retry_counted; /* send: this attempt is a retry that the budget knows of */
+    bool retried;       /* send: why says so */
+    bool resent; /* send: a reset after the whole request was sent has been retried: once only */
     struct ticket ticket; /* queue: a slot on the replica, back when its answer ends */
     struct letter grant_letter;
     bool grant_awaited; /* in the queue: the exchange may not be freed before its letter, if one
@@ -131,20 +133,17 @@ struct exchange {
     int64_t whole_text_bytes;
     bool delivered_any; /* a byte of the replica's body has been handed over */
     uint32_t flags;
-    uint64_t rest_until_ns;     /* send: a busy replica asked for so long a rest; queue heeds it */
-    uint64_t queued_ns; /* queue: when it began to wait */
-    uint64_t ping_ns;   /* when the next comment goes out on an early head */
-    uint64_t sent_ns;   /* send: of the first attempt */
-    int64_t sent_us;
+    uint64_t rest_until_ns; /* send: a busy replica asked for so long a rest; queue heeds it */
+    uint64_t queued_ns;     /* queue: when it began to wait */
+    uint64_t ping_ns;       /* when the next comment goes out on an early head */
+    uint64_t sent_ns;       /* send: of the first attempt */
     uint64_t first_token_ns, ended_ns;
     int64_t bytes_in;  /* of the body, as it came */
     int64_t bytes_out; /* counted by the protocol: body bytes */
     enum outcome outcome;
-    bool broke; /* relay: the replica's answer was cut or said that it failed */
-    const struct config_model *model; /* of the attempt that answers, for settle */
-    const struct config_replica *replica;
+    bool broke;        /* relay: the replica's answer was cut or said that it failed */
     enum err cause;    /* first error met, OK if none */
-    enum step step;    /* written by exchange_move() alone */
+    enum step step;    /* written by exchange_move() alone, in exchange.c */
     enum step stopped; /* the step in which cause came up or the client left, for the log */
     bool early_head;   /* our head went out before the replica's: no retry any more */
     bool client_gone;

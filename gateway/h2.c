@@ -651,13 +651,11 @@ static nghttp2_nv field_of(struct span name, struct span value)
 
 static struct span write_number(uint64_t number, char *room, size_t room_bytes)
 {
-    char *at = room + room_bytes;
+    struct text text;
 
-    do {
-        *--at = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    return (struct span){at, (size_t)(room + room_bytes - at)};
+    text_over(&text, room, room_bytes);
+    text_number(&text, number);
+    return text_span(&text);
 }
 
 /* Queues the answer's head. false: it cannot be. */

@@ -284,7 +284,7 @@ static void write_head(struct attempt *attempt, size_t body_bytes)
     if (x->anthropic_beta.size)
         text_field(&text, SPAN("anthropic-beta: "), x->anthropic_beta);
     text_put(&text, SPAN("\r\n\r\n"));
-    attempt->pieces[0] = (struct iovec){text.start, (size_t)(text.at - text.start)};
+    attempt->pieces[0] = (struct iovec){text.start, text_span(&text).size};
 }
 
 /* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks
@@ -697,11 +697,11 @@ static enum err read_head(struct attempt *attempt, struct span *bytes)
     return OK;
 }
 
-static enum attempt_result result_of_status(const struct attempt *attempt)
+enum attempt_result attempt_result_of(int status)
 {
-    if (attempt->status == 429 || attempt->status == 503)
+    if (status == 429 || status == 503)
         return ATTEMPT_BUSY;
-    return attempt->status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
+    return status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
 }
 
 /* The body is whole: ends the attempt as its status says. */
@@ -716,7 +716,7 @@ static void end_whole(struct attempt *attempt, size_t bytes_behind)
         return;
     }
     attempt->head_ready = attempt->whole = true;
-    attempt_end(attempt, result_of_status(attempt), OK);
+    attempt_end(attempt, attempt_result_of(attempt->status), OK);
 }
 
 /* Reads the body in bytes. */

@@ -94,7 +94,10 @@ void attempt_drop(struct exchange *x, enum attempt_result result);
  * riders see the end. For replica.c and relay.c. */
 void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause);
 
-/* Closes all kept connections of a worker. */
+/* What a whole answer with this status says of its replica. */
+enum attempt_result attempt_result_of(int status);
+
+/* Closes all kept connections of a worker, and ends its name look-ups. */
 void pool_close_all(struct worker *worker);
 
 #endif

@@ -58,15 +58,18 @@ static bool has_field(const struct answer *answer, struct span name)
     return false;
 }
 
+static bool is_letter_or_digit(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
 static bool is_request_id(struct span text)
 {
     if (text.size == 0 || text.size > REQUEST_ID_BYTES_MAX)
         return false;
     for (size_t i = 0; i < text.size; i++) {
         const char c = text.data[i];
-        const bool letter =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && c != '.' && c != '_' && c != '-')
+        if (!is_letter_or_digit(c) && c != '.' && c != '_' && c != '-')
             return false;
     }
     return true;
@@ -104,9 +107,7 @@ static bool is_name_list(struct span text)
         return false;
     for (size_t i = 0; i < text.size; i++) {
         const char c = text.data[i];
-        const bool letter =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && memchr("-_., ", c, 5) == NULL)
+        if (!is_letter_or_digit(c) && memchr("-_., ", c, 5) == NULL)
             return false;
     }
     return true;

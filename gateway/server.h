@@ -63,7 +63,6 @@ struct worker {
     struct wheel wheel;
     struct listener *listeners;
     struct conn *conns; /* all open ones */
-    uint32_t conn_count;
     uint32_t exchange_count;
     struct pool *pools;            /* of connections to replicas */
     struct event_base *names_base; /* libevent's loop: name look-ups alone, made with the first */

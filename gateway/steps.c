@@ -7,7 +7,6 @@
  * Knows not: sockets, protocols. */
 #include "gateway/steps.h"
 
-#include <assert.h>
 #include <stdio.h>
 
 #include "config/base/clock.h"
@@ -440,13 +439,6 @@ static bool is_worth_retrying(struct exchange *x, const struct attempt *attempt)
     }
 }
 
-static enum attempt_result result_of_status(int status)
-{
-    if (status == 429 || status == 503)
-        return ATTEMPT_BUSY;
-    return status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
-}
-
 static enum verdict retry(struct exchange *x)
 {
     struct attempt *attempt = x->attempt;
@@ -465,7 +457,7 @@ static enum verdict retry(struct exchange *x)
         x->rest_until_ns = x->worker->now_ns + (rest_ms > 0 ? (uint64_t)rest_ms * NS_PER_MS : 0);
     }
     x->retry_counted = x->retried = true;
-    attempt_drop(x, result_of_status(attempt->status));
+    attempt_drop(x, attempt_result_of(attempt->status));
     return RETRY;
 }
 
@@ -481,10 +473,8 @@ static enum err send_attempt(struct exchange *x)
         .why = reply_why(x),
     };
     x->replica = x->ticket.config_replica;
-    if (x->sent_ns == 0) {
+    if (x->sent_ns == 0)
         x->sent_ns = clock_now_ns(); /* not the turn's: what we cost lies within one turn */
-        x->sent_us = x->worker->wall_us;
-    }
     meter_route(x->slot, &route);
     return attempt_open(x);
 }
@@ -514,7 +504,7 @@ static enum verdict fail_after_early_head(struct exchange *x)
     const enum err err = x->attempt->status >= 500 || x->attempt->status == 429
                              ? ERR_NO_REPLICA
                              : ERR_REPLICA_REFUSED;
-    attempt_drop(x, result_of_status(x->attempt->status));
+    attempt_drop(x, attempt_result_of(x->attempt->status));
     x->broke = true;
     return fail(x, err, NULL, NULL);
 }
