@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/base/metrics.h: numbers that anybody may bump, from the table metrics.def.
  *
- * For:       process-wide counters and gauges, as relaxed atomics: at our rates they need not be
- *            kept for each worker and summed.
+ * For:       process-wide counters and gauges.
  * Called by: any room.
  * Knows not: Prometheus text; gateway/admin.c prints the table. */
 #ifndef CONFIG_BASE_METRICS_H
@@ -26,7 +25,7 @@ struct metric_row {
 /* Adds delta (may be negative for gauges). */
 void metric_add(enum metric metric, int64_t delta);
 
-/* The present value. */
+/* The present value: the sum over all threads, each as last seen. */
 int64_t metric_value(enum metric metric);
 
 /* Name, type and help of a metric. */
