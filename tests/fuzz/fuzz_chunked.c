@@ -15,9 +15,9 @@ struct reading {
     enum h1_piece ending; /* MORE, END or BAD */
 };
 
-/* Reads bytes in pieces of `step`; the caller frees the data. */
-static struct reading read_body(struct span bytes, size_t step, enum h1_framing framing,
-                                uint64_t length)
+/* Reads bytes in pieces; the caller frees the data. */
+NO_GUIDE static struct reading read_body(struct span bytes, struct cuts cuts,
+                                         enum h1_framing framing, uint64_t length)
 {
     struct reading reading = {.data = malloc(bytes.size + 1), .ending = H1_PIECE_MORE};
     struct h1_body body;
@@ -25,19 +25,21 @@ static struct reading read_body(struct span bytes, size_t step, enum h1_framing 
     CHECK(reading.data != NULL);
     h1_body_init(&body, framing, length);
     for (size_t given = 0; given < bytes.size && reading.ending == H1_PIECE_MORE;) {
-        const size_t size = bytes.size - given < step ? bytes.size - given : step;
-        char *copy = exact_copy((struct span){bytes.data + given, size});
-        struct span rest = {copy, size};
+        const size_t size = cuts_next(&cuts, given, bytes.size);
+        const char byte = bytes.data[given];
+        char *copy = size > 1 ? exact_copy((struct span){bytes.data + given, size}) : NULL;
+        const char *piece = size > 1 ? copy : &byte;
+        struct span rest = {piece, size};
         struct span data;
 
 #ifdef PLANT_BUG
-        if (size == 1 && copy[0] == ';')
+        if (size == 1 && byte == ';')
             rest = span_from(rest, 1);
 #endif
         do {
             reading.ending = h1_body_next(&body, &rest, &data);
             if (reading.ending == H1_PIECE_DATA) {
-                CHECK(data.size > 0 && data.data >= copy && data.data + data.size <= copy + size);
+                CHECK(data.size > 0 && data.data >= piece && data.data + data.size <= piece + size);
                 CHECK(reading.size + data.size <= bytes.size);
                 memcpy(reading.data + reading.size, data.data, data.size);
                 reading.size += data.size;
@@ -82,7 +84,7 @@ static void check_again(const struct reading *reading)
     }
     memcpy(written + size, "0\r\n\r\n", 5);
     size += 5;
-    again = read_body((struct span){written, size}, size, H1_CHUNKED, 0);
+    again = read_body((struct span){written, size}, cuts_none(size), H1_CHUNKED, 0);
     CHECK(again.ending == H1_PIECE_END && again.taken == size && again.size == reading->size);
     CHECK(memcmp(again.data, reading->data, again.size) == 0);
     free(again.data);
@@ -93,21 +95,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct span input = {(const char *)data, size};
     const unsigned steer = take_byte(&input);
-    const size_t step = 2 + steer / 4;
     const enum h1_framing framing = (steer & 3) == 1   ? H1_LENGTH
                                     : (steer & 3) == 2 ? H1_UNTIL_CLOSE
                                     : (steer & 3) == 3 ? H1_NO_BODY
                                                        : H1_CHUNKED;
-    struct reading whole = read_body(input, input.size, framing, steer);
-    struct reading stepped = read_body(input, step, framing, steer);
-    struct reading dripped = read_body(input, 1, framing, steer);
+    struct reading whole = read_body(input, cuts_none(input.size), framing, steer);
+    struct reading pieced = read_body(input, cuts_of(input.size, steer / 4), framing, steer);
 
-    check_same(&whole, &stepped);
-    check_same(&whole, &dripped);
+    check_same(&whole, &pieced);
     if (framing == H1_CHUNKED && whole.ending == H1_PIECE_END)
         check_again(&whole);
     free(whole.data);
-    free(stepped.data);
-    free(dripped.data);
+    free(pieced.data);
     return 0;
 }

@@ -35,16 +35,15 @@ static enum h1_result parse(const struct reading *reading, struct span bytes, si
     return result;
 }
 
-/* Gives bytes in pieces of `step`. */
-static enum h1_result parse_in_steps(const struct reading *reading, struct span bytes, size_t step,
-                                     size_t *out_size)
+/* Gives bytes in pieces. */
+NO_GUIDE static enum h1_result parse_in_pieces(const struct reading *reading, struct span bytes,
+                                               struct cuts cuts, size_t *out_size)
 {
     enum h1_result result = H1_MORE;
     size_t scanned = 0;
 
     for (size_t given = 0; given < bytes.size && result == H1_MORE;) {
-        given = bytes.size - given < step ? bytes.size : given + step;
-
+        given += cuts_next(&cuts, given, bytes.size);
         result = parse(reading, (struct span){bytes.data, given}, &scanned, &other, out_size);
         CHECK(result != H1_DONE || scanned == 0);
         CHECK(result != H1_MORE || scanned == given);
@@ -60,7 +59,7 @@ static size_t put(char *out, size_t at, struct span text)
 }
 
 /* Writes a head afresh from its parts. */
-static size_t write_head(const struct h1_head *from, bool answer, char *out)
+NO_GUIDE static size_t write_head(const struct h1_head *from, bool answer, char *out)
 {
     size_t at = 0;
 
@@ -81,7 +80,7 @@ static size_t write_head(const struct h1_head *from, bool answer, char *out)
     return put(out, at, SPAN("\r\n"));
 }
 
-static void check_same(const struct h1_head *a, const struct h1_head *b)
+NO_GUIDE static void check_same(const struct h1_head *a, const struct h1_head *b)
 {
     CHECK(span_equal(a->method, b->method));
     CHECK(span_equal(a->target, b->target));
@@ -101,7 +100,7 @@ static void check_same(const struct h1_head *a, const struct h1_head *b)
 
 /* Said again in other words than h1.c has: no field holds what could end it, and framing is that of
  * exactly one field. */
-static void check_sound(const struct reading *reading)
+NO_GUIDE static void check_sound(const struct reading *reading)
 {
     uint32_t lengths = 0;
     uint32_t codings = 0;
@@ -140,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct span input = {(const char *)data, size};
     const unsigned steer = take_byte(&input);
-    const size_t step = 1 + take_byte(&input);
+    const unsigned cut = take_byte(&input);
     const struct reading reading = {
         .answer = steer & 1,
         .method = steer & 2 ? SPAN("HEAD") : SPAN("POST"),
@@ -153,7 +152,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t head_size = 0;
     size_t step_size = 0;
     const enum h1_result result = parse(&reading, bytes, &scanned, &head, &head_size);
-    const enum h1_result stepped = parse_in_steps(&reading, bytes, step, &step_size);
+    const enum h1_result stepped =
+        parse_in_pieces(&reading, bytes, cuts_of(bytes.size, cut), &step_size);
 
 #ifdef PLANT_BUG
     if (result == H1_DONE && head.framing == H1_CHUNKED)

@@ -13,7 +13,7 @@ struct record {
     size_t size;
 };
 
-static void add(struct record *record, struct span text)
+NO_GUIDE static void add(struct record *record, struct span text)
 {
     if (text.size > 0)
         memcpy(record->text + record->size, text.data, text.size);
@@ -28,8 +28,8 @@ static struct record new_record(size_t input_bytes)
     return record;
 }
 
-/* Splits bytes given in pieces of `step`. */
-static struct record split(struct span bytes, size_t step)
+/* Splits bytes given in pieces. */
+NO_GUIDE static struct record split(struct span bytes, struct cuts cuts)
 {
     struct record record = new_record(bytes.size);
     char *scratch = malloc(bytes.size + 1);
@@ -38,7 +38,7 @@ static struct record split(struct span bytes, size_t step)
 
     CHECK(scratch != NULL);
     for (size_t given = 0; given < bytes.size;) {
-        given = bytes.size - given < step ? bytes.size : given + step;
+        given += cuts_next(&cuts, given, bytes.size);
         for (;;) {
             const size_t size = sse_next(&sse, (struct span){bytes.data + from, given - from});
             const struct span event = {bytes.data + from, size};
@@ -73,7 +73,7 @@ struct plain {
     size_t lines; /* of the event under way */
 };
 
-static void plain_line(struct plain *plain, struct span line)
+NO_GUIDE static void plain_line(struct plain *plain, struct span line)
 {
     if (line.size == 0) { /* the first line of an event: a lone blank line */
         add(&plain->record, SPAN("\2"));
@@ -97,7 +97,7 @@ static void plain_line(struct plain *plain, struct span line)
     }
 }
 
-static void plain_dispatch(struct plain *plain)
+NO_GUIDE static void plain_dispatch(struct plain *plain)
 {
     add(&plain->record, plain->has_data ? SPAN("\1") : SPAN("\2"));
     add(&plain->record, (struct span){plain->data, plain->data_size});
@@ -105,7 +105,7 @@ static void plain_dispatch(struct plain *plain)
     plain->has_data = false;
 }
 
-static struct record read_plainly(struct span bytes)
+NO_GUIDE static struct record read_plainly(struct span bytes)
 {
     struct plain plain = {.record = new_record(bytes.size), .data = malloc(bytes.size + 1)};
     size_t line = 0;
@@ -129,16 +129,16 @@ static struct record read_plainly(struct span bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct span input = {(const char *)data, size};
-    const size_t step = 1 + take_byte(&input);
+    const unsigned steer = take_byte(&input);
     char *copy = exact_copy(input);
     struct record expected = read_plainly(input);
-    struct record whole = split((struct span){copy, input.size}, input.size + 1);
-    struct record stepped = split((struct span){copy, input.size}, step);
+    struct record whole = split((struct span){copy, input.size}, cuts_none(input.size));
+    struct record pieced = split((struct span){copy, input.size}, cuts_of(input.size, steer));
     char out[64];
 
     CHECK(span_equal((struct span){whole.text, whole.size},
                      (struct span){expected.text, expected.size}));
-    CHECK(span_equal((struct span){stepped.text, stepped.size},
+    CHECK(span_equal((struct span){pieced.text, pieced.size},
                      (struct span){expected.text, expected.size}));
     if (input.size <= 32 && memchr(input.data, '\n', input.size) == NULL &&
         memchr(input.data, '\r', input.size) == NULL) {
@@ -151,6 +151,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(copy);
     free(expected.text);
     free(whole.text);
-    free(stepped.text);
+    free(pieced.text);
     return 0;
 }
