@@ -2,15 +2,17 @@
 /* gateway/address.c: see address.h.
  *
  * For:       chained buckets under one lock; an entry lives while its address has a connection.
- * Called by: conn.c.
- * Knows not: sockets. */
+ * Called by: server.c, replica.c, conn.c.
+ * Knows not: sockets, names. */
 #include "gateway/address.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "gateway/buffer.h"
 
 #define BUCKETS 4096u
 #define SAME_HOST_BYTES 8u
@@ -23,6 +25,31 @@ struct entry {
 
 static struct entry *buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool address_parse(struct span host, uint16_t port, struct sockaddr_storage *out,
+                   socklen_t *out_size)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
+
+    memset(out, 0, sizeof *out);
+    if (!span_to_text(host, text, sizeof text))
+        return false;
+    if (inet_pton(AF_INET, text, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(port);
+        *out_size = sizeof *four;
+        return true;
+    }
+    if (inet_pton(AF_INET6, text, &six->sin6_addr) == 1) {
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(port);
+        *out_size = sizeof *six;
+        return true;
+    }
+    return false;
+}
 
 /* The address as it is counted. */
 static void name_of(const struct in6_addr *address, uint8_t out[16])

@@ -7,6 +7,7 @@
 #ifndef GATEWAY_ASK_H
 #define GATEWAY_ASK_H
 
+#include "config/base/arena.h"
 #include "config/config.h"
 #include "gateway/scan.h"
 

@@ -7,7 +7,6 @@
  * Knows not: who asks, what an event says, which replica should have been chosen. */
 #include "gateway/replica.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <event2/dns.h>
@@ -21,6 +20,7 @@
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
+#include "gateway/address.h"
 #include "gateway/buffer.h"
 #include "gateway/relay.h"
 
@@ -379,31 +379,6 @@ static bool connect_to(struct attempt *attempt, const struct sockaddr *address, 
     return open_link(attempt, pool, fd, result != 0) == OK;
 }
 
-/* host as an address; false: it is a name. */
-static bool parse_address(const struct config_replica *replica, struct sockaddr_storage *out,
-                          socklen_t *out_size)
-{
-    char host[HOST_BYTES_MAX];
-    memset(out, 0, sizeof *out);
-    if (!span_to_text(replica->host, host, sizeof host))
-        return false;
-    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
-    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
-        four->sin_family = AF_INET;
-        four->sin_port = htons(replica->port);
-        *out_size = sizeof *four;
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
-        six->sin6_family = AF_INET6;
-        six->sin6_port = htons(replica->port);
-        *out_size = sizeof *six;
-        return true;
-    }
-    return false;
-}
-
 static void free_resolve(struct resolve *resolve)
 {
     if (resolve->addresses)
@@ -483,7 +458,7 @@ static enum err get_link(struct attempt *attempt)
         return OK;
     }
     attempt->state = ATTEMPT_RESOLVING;
-    if (!parse_address(attempt->replica, &address, &size))
+    if (!address_parse(attempt->replica->host, attempt->replica->port, &address, &size))
         return look_up_name(attempt);
     attempt->state = ATTEMPT_CONNECTING;
     if (!connect_to(attempt, (const struct sockaddr *)(const void *)&address, size))

@@ -547,16 +547,6 @@ bool scan_decode(struct span raw, char *out, size_t *out_size)
     return true;
 }
 
-struct span scan_unescape(struct span raw, struct arena *arena)
-{
-    char *out = arena_take(arena, raw.size);
-    size_t size;
-
-    if (out == NULL || !scan_decode(raw, out, &size))
-        return (struct span){NULL, 0};
-    return (struct span){out, size};
-}
-
 /* ---- splices ---- */
 
 /* Adds a piece unless it is empty. iovec has no const, but writev() only reads. */

@@ -10,7 +10,6 @@
 
 #include <sys/uio.h>
 
-#include "config/base/arena.h"
 #include "config/base/err.h"
 #include "config/base/span.h"
 #include "config/base/vocab.h"
@@ -70,9 +69,6 @@ size_t scan_offset(const struct scan *scan);
 /* Decodes the escapes of a raw string to UTF-8. out has room for raw.size bytes, which is always
  * enough. false: a lone surrogate, which no UTF-8 text can hold. */
 MUST_CHECK bool scan_decode(struct span raw, char *out, size_t *out_size);
-
-/* The same into the arena; {NULL, 0} on error or without memory. */
-MUST_CHECK struct span scan_unescape(struct span raw, struct arena *arena);
 
 /* ---- splices ---- */
 

@@ -26,6 +26,7 @@
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
+#include "gateway/address.h"
 #include "gateway/buffer.h"
 #include "gateway/conn.h"
 #include "gateway/probe.h"
@@ -200,31 +201,6 @@ static void accept_waiting(struct wake *wake)
     server_wake(listener->worker, wake); /* more may wait; others first */
 }
 
-/* The address of a config_listen; false: not an address. */
-static bool listen_address(const struct config_listen *listen, struct sockaddr_storage *out,
-                           socklen_t *out_size)
-{
-    char host[64];
-    memset(out, 0, sizeof *out);
-    if (!span_to_text(listen->host, host, sizeof host))
-        return false;
-    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
-    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
-        four->sin_family = AF_INET;
-        four->sin_port = htons(listen->port);
-        *out_size = sizeof *four;
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &six->sin6_addr) == 1) {
-        six->sin6_family = AF_INET6;
-        six->sin6_port = htons(listen->port);
-        *out_size = sizeof *six;
-        return true;
-    }
-    return false;
-}
-
 static int open_listening_socket(const struct config_listen *listen_at,
                                  const struct sockaddr_storage *address, socklen_t size)
 {
@@ -252,7 +228,7 @@ static bool listen_at(struct server *server, const struct config_listen *listen_
 {
     struct sockaddr_storage address;
     socklen_t size;
-    if (!listen_address(listen_to, &address, &size)) {
+    if (!address_parse(listen_to->host, listen_to->port, &address, &size)) {
         log_event(LOG_ERROR, "listen_failed", "%.*s is not an address",
                   (int)listen_to->address.size, listen_to->address.data);
         return false;

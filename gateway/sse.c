@@ -116,12 +116,3 @@ bool sse_is_done(struct span data)
         data.size--;
     return span_equal(data, SPAN("[DONE]"));
 }
-
-size_t sse_write(struct span json, char *out)
-{
-    memcpy(out, "data: ", 6);
-    if (json.size > 0)
-        memcpy(out + 6, json.data, json.size);
-    memcpy(out + 6 + json.size, "\n\n", 2);
-    return json.size + 8;
-}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/sse.h: splits and writes server-sent events; pure.
+/* gateway/sse.h: splits server-sent events; pure.
  *
  * For:       whole events out of bytes that were cut anywhere (WHATWG HTML, section 9.2.6).
  * Called by: relay.c.
@@ -33,8 +33,5 @@ struct span sse_data(struct span event, char *scratch);
 
 /* Is this data the end mark ("[DONE]")? Spaces around it are allowed. */
 bool sse_is_done(struct span data);
-
-/* Length of "data: " + json + "\n\n" written to out (room for json.size + 8 bytes). */
-size_t sse_write(struct span json, char *out);
 
 #endif

@@ -134,20 +134,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct record expected = read_plainly(input);
     struct record whole = split((struct span){copy, input.size}, cuts_none(input.size));
     struct record pieced = split((struct span){copy, input.size}, cuts_of(input.size, steer));
-    char out[64];
 
     CHECK(span_equal((struct span){whole.text, whole.size},
                      (struct span){expected.text, expected.size}));
     CHECK(span_equal((struct span){pieced.text, pieced.size},
                      (struct span){expected.text, expected.size}));
-    if (input.size <= 32 && memchr(input.data, '\n', input.size) == NULL &&
-        memchr(input.data, '\r', input.size) == NULL) {
-        struct sse sse = {0};
-        const size_t written = sse_write(input, out);
-
-        CHECK(written == input.size + 8);
-        CHECK(sse_next(&sse, (struct span){out, written}) == written);
-    }
     free(copy);
     free(expected.text);
     free(whole.text);

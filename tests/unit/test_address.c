@@ -3,7 +3,8 @@
  *
  * Promises:  1. An address gets as many as it may and no more; what it gives back it may have
  *            again.
- *            2. IPv4 addresses count one by one, IPv6 by /64. */
+ *            2. IPv4 addresses count one by one, IPv6 by /64.
+ *            3. IPv4 and IPv6 are read, and nothing else is taken for them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -54,10 +55,37 @@ static void ipv6_counts_by_the_network_of_one_host(void **state)
     address_leave(&other);
 }
 
+static void a_host_is_an_address_or_a_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        int family; /* 0: a name */
+    } cases[] = {
+        {"127.0.0.1", AF_INET}, {"::1", AF_INET6}, {"2001:db8::2", AF_INET6}, {"localhost", 0},
+        {"1.2.3", 0},           {"[::1]", 0},      {"127.0.0.1 ", 0},         {"", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct span host = {cases[i].host, strlen(cases[i].host)};
+        struct sockaddr_storage address;
+        socklen_t size = 0;
+
+        assert_int_equal(address_parse(host, 4000, &address, &size), cases[i].family != 0);
+        if (cases[i].family == 0)
+            continue;
+        assert_int_equal(address.ss_family, cases[i].family);
+        assert_int_equal(size, cases[i].family == AF_INET ? sizeof(struct sockaddr_in)
+                                                          : sizeof(struct sockaddr_in6));
+        /* The port has the same place in both. */
+        assert_int_equal(((struct sockaddr_in *)(void *)&address)->sin_port, htons(4000));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_has_its_share_and_gets_it_back),
+        cmocka_unit_test(a_host_is_an_address_or_a_name),
         cmocka_unit_test(ipv6_counts_by_the_network_of_one_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,18 +139,6 @@ static void the_end_mark_is_known(void **state)
     assert_false(sse_is_done((struct span){NULL, 0}));
 }
 
-static void what_is_written_reads_back(void **state)
-{
-    (void)state;
-    char out[64];
-    const size_t size = sse_write(SPAN("{\"a\":1}"), out);
-    struct sse sse = {0};
-
-    assert_int_equal(size, 15);
-    assert_memory_equal(out, "data: {\"a\":1}\n\n", 15);
-    assert_int_equal(sse_next(&sse, (struct span){out, size}), size);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,7 +148,6 @@ int main(void)
         cmocka_unit_test(an_lf_that_is_due_stands_alone),
         cmocka_unit_test(nothing_is_searched_twice),
         cmocka_unit_test(the_end_mark_is_known),
-        cmocka_unit_test(what_is_written_reads_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
