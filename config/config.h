@@ -191,6 +191,7 @@ MUST_CHECK enum err config_load(const char *path, struct config **out_config,
 MUST_CHECK enum err config_load_text(const char *name, struct span text, struct config **out_config,
                                      struct config_problems *out_problems);
 
+/* Frees the text. Safe twice. */
 void config_problems_free(struct config_problems *problems);
 
 /* One more reference; returns config. Atomic: any thread. */

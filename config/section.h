@@ -69,6 +69,7 @@ bool section_is_kind(struct draft *draft, const struct node *node, enum node_kin
 void section_refuse(struct draft *draft, const struct node *node, const struct place *place,
                     const char *expected);
 
+/* Is text 1 to most bytes of this class? Says nothing. */
 bool section_is_text(struct span text, enum text_class class, size_t most);
 
 /* A text of 1 to most bytes, copied into the snapshot; false (and said) when it is none. */

@@ -23,8 +23,10 @@ MUST_CHECK bool values_percent(struct span text, int64_t *out_percent);
  * of exponent, exactly: "0.05" with 6 is 50000. Refuses what would not be whole. */
 MUST_CHECK bool values_decimal(struct span text, int exponent, int64_t *out_value);
 
-/* 2026-01-31 (midnight UTC) or 2026-01-31T12:30:00Z in microseconds since 1970 UTC. */
+/* What a message expects in place of no date. */
 #define VALUES_DATE_EXPECTED "a date such as 2026-01-31 or 2026-01-31T12:00:00Z"
+
+/* 2026-01-31 (midnight UTC) or 2026-01-31T12:30:00Z in microseconds since 1970 UTC. */
 MUST_CHECK bool values_date(struct span text, int64_t *out_us);
 
 /* 127.0.0.1:4000, [::1]:4000, localhost:4000 (means 127.0.0.1). Spans borrow from text. */

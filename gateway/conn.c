@@ -670,28 +670,98 @@ void conn_answer(struct exchange *x)
 
 /* ---- deadlines and drain ---- */
 
-void conn_set_deadline(struct conn *conn)
+/* What a conn waits for, and so which of its deadlines holds. */
+enum conn_wait {
+    WAIT_H2,     /* h2.c knows */
+    WAIT_WRITE,  /* the client to take bytes */
+    WAIT_BODY,   /* the rest of a request's body */
+    WAIT_ANSWER, /* the exchange, which has its own deadline */
+    WAIT_HEAD,   /* the rest of a head */
+    WAIT_IDLE    /* the next request */
+};
+
+static enum conn_wait waits_for(const struct conn *conn)
+{
+    if (conn->h2)
+        return WAIT_H2;
+    if (conn->left.size || (conn->exchange && !conn->io.writable))
+        return WAIT_WRITE;
+    if (conn->reading_body)
+        return WAIT_BODY;
+    if (conn->exchange)
+        return WAIT_ANSWER;
+    return conn->in.size ? WAIT_HEAD : WAIT_IDLE;
+}
+
+/* When a conn in this wait must be looked at; 0: never (what is filed fires once and finds
+ * nothing). */
+static uint64_t deadline_of(const struct conn *conn, enum conn_wait wait)
 {
     const struct config *config = conn->worker->config;
-    uint64_t at_ns;
-    if (conn->state != CONN_OPEN)
-        return;
-    if (conn->h2)
-        at_ns = h2_deadline(conn);
-    else if (conn->left.size || (conn->exchange && !conn->io.writable))
-        at_ns = in_ms(conn->progress_ns, config->timeouts_write_progress_ms);
-    else if (conn->reading_body) {
+    switch (wait) {
+    case WAIT_H2:
+        return h2_deadline(conn);
+    case WAIT_WRITE:
+        return in_ms(conn->progress_ns, config->timeouts_write_progress_ms);
+    case WAIT_BODY: {
         const uint64_t moved_ns = in_ms(conn->body_moved_ns, config->timeouts_body_progress_ms);
         const uint64_t whole_ns = in_ms(conn->body_began_ns, config->timeouts_body_ms);
-        at_ns = moved_ns < whole_ns ? moved_ns : whole_ns;
-    } else if (conn->exchange)
-        return; /* the exchange has its own; what is filed fires once and finds nothing */
-    else if (conn->in.size)
-        at_ns = in_ms(conn->head_began_ns, config->timeouts_head_ms);
-    else
-        at_ns = in_ms(conn->head_began_ns, config->timeouts_idle_h1_ms);
+        return moved_ns < whole_ns ? moved_ns : whole_ns;
+    }
+    case WAIT_ANSWER:
+        return 0;
+    case WAIT_HEAD:
+        return in_ms(conn->head_began_ns, config->timeouts_head_ms);
+    case WAIT_IDLE:
+        break;
+    }
+    return in_ms(conn->head_began_ns, config->timeouts_idle_h1_ms);
+}
+
+void conn_set_deadline(struct conn *conn)
+{
+    if (conn->state != CONN_OPEN)
+        return;
+    const uint64_t at_ns = deadline_of(conn, waits_for(conn));
     if (at_ns)
         deadline_set(conn->worker, &conn->deadline, at_ns);
+}
+
+/* What it waits for has not come in time. */
+static void give_up(struct conn *conn)
+{
+    switch (waits_for(conn)) {
+    case WAIT_H2:
+        if (h2_due(conn))
+            server_wake(conn->worker, &conn->flush);
+        else
+            conn_close(conn, false);
+        conn_set_deadline(conn);
+        return;
+    case WAIT_WRITE:
+        if (conn->exchange)
+            conn->exchange->cause = ERR_SLOW_CLIENT;
+        conn_close(conn, true);
+        return;
+    case WAIT_BODY:
+        if (conn->exchange->step <= STEP_read_ask)
+            h1_refuse(conn, conn->exchange, ERR_SLOW_REQUEST);
+        else
+            conn_close(conn, false);
+        return;
+    case WAIT_ANSWER:
+        return;
+    case WAIT_HEAD:
+        if (conn->protocol == CONN_H1) {
+            buffer_free(&conn->in);
+            h1_bad_head(conn, ERR_SLOW_REQUEST);
+            return;
+        }
+        break;
+    case WAIT_IDLE:
+        break;
+    }
+    conn_close(conn, false);
 }
 
 /* Nothing happened by the deadline that conn_set_deadline() set, if it still holds. */
@@ -708,28 +778,7 @@ static void conn_due(struct deadline *deadline)
     if (deadline->at_ns > now_ns || deadline->at_ns == 0)
         return;
     deadline_clear(conn->worker, deadline);
-    if (conn->h2) {
-        if (h2_due(conn))
-            server_wake(conn->worker, &conn->flush);
-        else
-            conn_close(conn, false);
-        if (conn->state == CONN_OPEN)
-            conn_set_deadline(conn);
-    } else if (conn->left.size || (conn->exchange && !conn->io.writable)) {
-        if (conn->exchange)
-            conn->exchange->cause = ERR_SLOW_CLIENT;
-        conn_close(conn, true);
-    } else if (conn->reading_body) {
-        if (conn->exchange->step <= STEP_read_ask)
-            h1_refuse(conn, conn->exchange, ERR_SLOW_REQUEST);
-        else
-            conn_close(conn, false);
-    } else if (conn->exchange == NULL && conn->in.size && conn->protocol == CONN_H1) {
-        buffer_free(&conn->in);
-        h1_bad_head(conn, ERR_SLOW_REQUEST);
-    } else if (conn->exchange == NULL) {
-        conn_close(conn, false);
-    }
+    give_up(conn);
 }
 
 void conn_drain(struct conn *conn)

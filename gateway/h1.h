@@ -89,6 +89,7 @@ struct h1_body {
     uint64_t left; /* bytes of the body or chunk still to come */
 };
 
+/* Begins a body. content_length: of H1_LENGTH, else 0. */
 void h1_body_init(struct h1_body *body, enum h1_framing framing, uint64_t content_length);
 
 enum h1_piece {

@@ -105,6 +105,8 @@ void server_bury(struct worker *worker, struct grave *grave);
 
 /* Sets or moves a deadline; due() runs at or a tick after at_ns. Moving it later is free. */
 void deadline_set(struct worker *worker, struct deadline *deadline, uint64_t at_ns);
+
+/* Takes a deadline back. Safe on one that is not set. */
 void deadline_clear(struct worker *worker, struct deadline *deadline);
 
 /* The worker's last exchange has closed: memory is given back if it stays so. */
