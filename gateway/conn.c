@@ -33,11 +33,6 @@ static void conn_run(struct wake *wake);
 static void conn_flush(struct wake *wake);
 static void conn_due(struct deadline *deadline);
 
-static uint64_t in_ms(uint64_t since_ns, int64_t ms)
-{
-    return since_ns + (uint64_t)ms * NS_PER_MS;
-}
-
 /* ---- open and close ---- */
 
 static void conn_ready(struct io *io)
@@ -702,20 +697,21 @@ static uint64_t deadline_of(const struct conn *conn, enum conn_wait wait)
     case WAIT_H2:
         return h2_deadline(conn);
     case WAIT_WRITE:
-        return in_ms(conn->progress_ns, config->timeouts_write_progress_ms);
+        return conn->progress_ns + clock_ms_to_ns(config->timeouts_write_progress_ms);
     case WAIT_BODY: {
-        const uint64_t moved_ns = in_ms(conn->body_moved_ns, config->timeouts_body_progress_ms);
-        const uint64_t whole_ns = in_ms(conn->body_began_ns, config->timeouts_body_ms);
+        const uint64_t moved_ns =
+            conn->body_moved_ns + clock_ms_to_ns(config->timeouts_body_progress_ms);
+        const uint64_t whole_ns = conn->body_began_ns + clock_ms_to_ns(config->timeouts_body_ms);
         return moved_ns < whole_ns ? moved_ns : whole_ns;
     }
     case WAIT_ANSWER:
         return 0;
     case WAIT_HEAD:
-        return in_ms(conn->head_began_ns, config->timeouts_head_ms);
+        return conn->head_began_ns + clock_ms_to_ns(config->timeouts_head_ms);
     case WAIT_IDLE:
         break;
     }
-    return in_ms(conn->head_began_ns, config->timeouts_idle_h1_ms);
+    return conn->head_began_ns + clock_ms_to_ns(config->timeouts_idle_h1_ms);
 }
 
 void conn_set_deadline(struct conn *conn)

@@ -291,7 +291,7 @@ void exchange_begin(struct exchange *x)
         x->path.size = (size_t)(query - x->target.data);
     metric_add(METRIC_requests_total, 1);
     deadline_set(x->worker, &x->deadline,
-                 x->opened_ns + (uint64_t)x->config->timeouts_whole_ms * NS_PER_MS);
+                 x->opened_ns + clock_ms_to_ns(x->config->timeouts_whole_ms));
     exchange_wake(x);
 }
 

@@ -109,11 +109,6 @@ static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static nghttp2_session_callbacks *shared_callbacks;
 static nghttp2_option *shared_option;
 
-static uint64_t ms_to_ns(int64_t ms)
-{
-    return (uint64_t)ms * NS_PER_MS;
-}
-
 /* ---- allowances ---- */
 
 /* Takes amount; true: more was used than is allowed. */
@@ -170,7 +165,7 @@ static uint64_t look_pause_ns(const struct config *config)
         shortest_ms = config->timeouts_body_ms;
     if (config->timeouts_write_progress_ms < shortest_ms)
         shortest_ms = config->timeouts_write_progress_ms;
-    const uint64_t pause_ns = ms_to_ns(shortest_ms) / 4;
+    const uint64_t pause_ns = clock_ms_to_ns(shortest_ms) / 4;
     if (pause_ns > LOOK_LONGEST_NS)
         return LOOK_LONGEST_NS;
     return pause_ns < LOOK_SHORTEST_NS ? LOOK_SHORTEST_NS : pause_ns;
@@ -987,16 +982,17 @@ uint64_t h2_deadline(const struct conn *conn)
 {
     const struct h2 *h2 = conn->h2;
     const struct config *config = conn->worker->config;
-    uint64_t at_ns =
-        h2->stream_count > 0 ? h2->look_ns : h2->idle_ns + ms_to_ns(config->timeouts_idle_h2_ms);
+    uint64_t at_ns = h2->stream_count > 0
+                         ? h2->look_ns
+                         : h2->idle_ns + clock_ms_to_ns(config->timeouts_idle_h2_ms);
 
 #define NOT_AFTER(ns) (at_ns = (ns) < at_ns ? (ns) : at_ns)
     if (!h2->acknowledged)
         NOT_AFTER(h2->opened_ns + SETTINGS_WITHIN_NS);
     if (conn->left.size > 0)
-        NOT_AFTER(conn->progress_ns + ms_to_ns(config->timeouts_write_progress_ms));
+        NOT_AFTER(conn->progress_ns + clock_ms_to_ns(config->timeouts_write_progress_ms));
     if (h2->head_began_ns > 0)
-        NOT_AFTER(h2->head_began_ns + ms_to_ns(config->timeouts_head_ms));
+        NOT_AFTER(h2->head_began_ns + clock_ms_to_ns(config->timeouts_head_ms));
     if (h2->notice_ns > 0)
         NOT_AFTER(h2->notice_ns + NOTICE_FOR_NS);
 #undef NOT_AFTER
@@ -1008,8 +1004,8 @@ static void look_at_body(struct h2_stream *stream, const struct config *config, 
 {
     if (!stream->reading_body || stream->exchange == NULL || stream->exchange->answer.ready)
         return;
-    if (now_ns - stream->body_moved_ns < ms_to_ns(config->timeouts_body_progress_ms) &&
-        now_ns - stream->body_began_ns < ms_to_ns(config->timeouts_body_ms))
+    if (now_ns - stream->body_moved_ns < clock_ms_to_ns(config->timeouts_body_progress_ms) &&
+        now_ns - stream->body_began_ns < clock_ms_to_ns(config->timeouts_body_ms))
         return;
     stream->reading_body = false;
     stream->refused = ERR_SLOW_REQUEST;
@@ -1033,7 +1029,7 @@ static void look_at_answer(struct h2 *h2, struct h2_stream *stream, const struct
         stream->stalled_ns = now_ns;
         return;
     }
-    if (now_ns - stream->stalled_ns < ms_to_ns(config->timeouts_write_progress_ms))
+    if (now_ns - stream->stalled_ns < clock_ms_to_ns(config->timeouts_write_progress_ms))
         return;
     if (x->cause == OK)
         x->cause = ERR_SLOW_CLIENT;
@@ -1061,7 +1057,7 @@ bool h2_due(struct conn *conn)
     bool end = false;
 
     if (conn->left.size > 0 &&
-        now_ns >= conn->progress_ns + ms_to_ns(config->timeouts_write_progress_ms))
+        now_ns >= conn->progress_ns + clock_ms_to_ns(config->timeouts_write_progress_ms))
         return false;
     if (h2->ping_ns > 0 && now_ns >= h2->ping_ns + PING_WITHIN_NS)
         return false;
@@ -1069,11 +1065,11 @@ bool h2_due(struct conn *conn)
         end = true;
         end_code = NGHTTP2_SETTINGS_TIMEOUT;
     } else if (h2->head_began_ns > 0 &&
-               now_ns >= h2->head_began_ns + ms_to_ns(config->timeouts_head_ms)) {
+               now_ns >= h2->head_began_ns + clock_ms_to_ns(config->timeouts_head_ms)) {
         end = true;
         end_code = NGHTTP2_ENHANCE_YOUR_CALM;
     } else if (h2->stream_count == 0 &&
-               now_ns >= h2->idle_ns + ms_to_ns(config->timeouts_idle_h2_ms)) {
+               now_ns >= h2->idle_ns + clock_ms_to_ns(config->timeouts_idle_h2_ms)) {
         end = true;
     }
     if (end) {

@@ -145,7 +145,7 @@ static void check_replicas(const struct config *config)
             check->fd = begin_connect(check->replica);
         }
     }
-    run_round(checks, count, clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS);
+    run_round(checks, count, clock_now_ns() + clock_ms_to_ns(wait_ms));
     for (size_t i = 0; i < count; i++)
         router_report_check(checks[i].replica->state, config, checks[i].good, clock_now_ns());
 }

@@ -144,7 +144,7 @@ static void link_due(struct deadline *deadline)
 static void keep_link(struct link *link, const struct config *config)
 {
     struct pool *pool = link->pool;
-    const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
+    const uint64_t idle_ns = clock_ms_to_ns(config->timeouts_replica_idle_ms);
     if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining ||
         !is_quiet(link)) {
         close_link(link);
@@ -170,7 +170,7 @@ static struct link *take_link(struct pool *pool, const struct config *config)
     struct link *link = pool->idle;
     if (link == NULL)
         return NULL;
-    const uint64_t idle_ns = (uint64_t)config->timeouts_replica_idle_ms * NS_PER_MS;
+    const uint64_t idle_ns = clock_ms_to_ns(config->timeouts_replica_idle_ms);
     if (link->worker->now_ns - link->kept_ns > idle_ns)
         return NULL; /* all others are older still; their deadlines close them */
     leave_pool(link);
@@ -210,7 +210,7 @@ static void set_attempt_deadline(struct attempt *attempt)
     case ATTEMPT_RESOLVING:
     case ATTEMPT_CONNECTING:
         deadline_set(attempt->worker, &attempt->deadline,
-                     attempt->began_ns + (uint64_t)config->timeouts_connect_ms * NS_PER_MS);
+                     attempt->began_ns + clock_ms_to_ns(config->timeouts_connect_ms));
         return;
     case ATTEMPT_SENDING:
     case ATTEMPT_WAITING:
@@ -224,7 +224,7 @@ static void set_attempt_deadline(struct attempt *attempt)
     default:
         return;
     }
-    deadline_set(attempt->worker, &attempt->deadline, now_ns + (uint64_t)ms * NS_PER_MS);
+    deadline_set(attempt->worker, &attempt->deadline, now_ns + clock_ms_to_ns(ms));
 }
 
 static void attempt_due(struct deadline *deadline)
@@ -362,7 +362,11 @@ static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bo
     return OK;
 }
 
-static bool connect_to(struct attempt *attempt, const struct sockaddr *address, socklen_t size)
+/* How an attempt to connect began. OURS: no descriptor or memory; that says nothing of the replica. */
+enum connecting { CONNECTING, CONNECT_REFUSED, CONNECT_OURS };
+
+static enum connecting connect_to(struct attempt *attempt, const struct sockaddr *address,
+                                  socklen_t size)
 {
     struct pool *pool = find_pool(attempt->worker, attempt->replica);
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -834,12 +838,14 @@ static void send_request(struct attempt *attempt)
                 attempt->piece_at++;
         }
     }
+    set_attempt_deadline(attempt); /* each piece that the replica takes is progress */
     if (attempt->to_send)
         return;
+    if (attempt->exchange->step >= STEP_relay)
+        body_free(&attempt->exchange->body); /* the answer began before the request was sent whole */
     attempt->sent_ns = attempt->worker->now_ns;
     if (attempt->state == ATTEMPT_SENDING)
         attempt->state = ATTEMPT_WAITING;
-    set_attempt_deadline(attempt);
 }
 
 /* A name was looked up, or the address before did not answer. */

@@ -545,7 +545,7 @@ static void *run_worker(void *argument)
         if (!worker->draining)
             continue;
         if (give_up_ns == 0)
-            give_up_ns = worker->now_ns + (uint64_t)worker->config->timeouts_drain_ms * NS_PER_MS;
+            give_up_ns = worker->now_ns + clock_ms_to_ns(worker->config->timeouts_drain_ms);
         if (drained(worker) || worker->now_ns >= give_up_ns)
             return NULL;
     }

@@ -278,7 +278,7 @@ static void send_early_head(struct exchange *x)
 
 static uint64_t whole_deadline_ns(const struct exchange *x)
 {
-    return x->opened_ns + (uint64_t)x->config->timeouts_whole_ms * NS_PER_MS;
+    return x->opened_ns + clock_ms_to_ns(x->config->timeouts_whole_ms);
 }
 
 /* The next moment at which a waiting stream must say something; UINT64_MAX: never. */
@@ -286,9 +286,8 @@ static uint64_t next_ping_ns(const struct exchange *x)
 {
     if (!x->ask.stream)
         return UINT64_MAX;
-    return x->ping_ns
-               ? x->ping_ns
-               : x->opened_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
+    return x->ping_ns ? x->ping_ns
+                      : x->opened_ns + clock_ms_to_ns(x->config->timeouts_stream_head_after_ms);
 }
 
 /* Pings when it is time, and sets the deadline for what comes next. */
@@ -303,7 +302,7 @@ static void wait_until(struct exchange *x, uint64_t limit_ns)
         send_early_head(x);
         if (flight)
             flight_join(flight, rider);
-        x->ping_ns = now_ns + (uint64_t)x->config->timeouts_stream_head_after_ms * NS_PER_MS;
+        x->ping_ns = now_ns + clock_ms_to_ns(x->config->timeouts_stream_head_after_ms);
     }
     const uint64_t ping_ns = next_ping_ns(x);
     deadline_set(x->worker, &x->deadline, ping_ns < limit_ns ? ping_ns : limit_ns);
@@ -342,8 +341,7 @@ enum verdict step_queue(struct exchange *x)
     if (x->queued_ns) {
         if (!x->grant_awaited)
             return granted(x);
-        const uint64_t give_up_ns =
-            x->queued_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS;
+        const uint64_t give_up_ns = x->queued_ns + clock_ms_to_ns(x->config->timeouts_queue_ms);
         if (now_ns >= give_up_ns || now_ns >= whole_deadline_ns(x)) {
             leave_queue(x);
             return fail(x, now_ns >= give_up_ns ? ERR_QUEUE_TIMEOUT : ERR_WHOLE_TIMEOUT, NULL,
@@ -361,7 +359,7 @@ enum verdict step_queue(struct exchange *x)
         return granted(x);
     case TURN_WAIT:
         x->grant_awaited = true;
-        wait_until(x, now_ns + (uint64_t)x->config->timeouts_queue_ms * NS_PER_MS);
+        wait_until(x, now_ns + clock_ms_to_ns(x->config->timeouts_queue_ms));
         return WAIT;
     case TURN_FULL:
         x->queued_ns = 0;
@@ -454,7 +452,7 @@ static enum verdict retry(struct exchange *x)
          * long. */
         const int64_t rest_ms = short_rest_ms(attempt);
         x->excluded = 0;
-        x->rest_until_ns = x->worker->now_ns + (rest_ms > 0 ? (uint64_t)rest_ms * NS_PER_MS : 0);
+        x->rest_until_ns = x->worker->now_ns + (rest_ms > 0 ? clock_ms_to_ns(rest_ms) : 0);
     }
     x->retry_counted = x->retried = true;
     attempt_drop(x, attempt_result_of(attempt->status));
@@ -516,7 +514,8 @@ static enum verdict begin_relay(struct exchange *x)
         return fail_after_early_head(x);
     if (!x->early_head)
         make_answer_head(x);
-    body_free(&x->body); /* no retry from here on */
+    if (attempt->to_send == 0) /* else replica.c frees it, once it is sent or given up */
+        body_free(&x->body);   /* no retry from here on */
     if (attempt->status == 200)
         x->first_token_ns = x->worker->now_ns;
     deadline_set(x->worker, &x->deadline, whole_deadline_ns(x));

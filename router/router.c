@@ -264,7 +264,7 @@ static struct health_rules rules_for(const struct replica_state *replica,
 {
     return (struct health_rules){
         .out_after = (uint32_t)config->health_out_after,
-        .out_for_ns = (uint64_t)config->health_out_for_ms * NS_PER_MS,
+        .out_for_ns = clock_ms_to_ns(config->health_out_for_ms),
         .may_go_out = can_spare(replica, config, now_ns),
     };
 }

@@ -12,6 +12,12 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
 
+/* A configured time, not negative, in nanoseconds. */
+static inline uint64_t clock_ms_to_ns(int64_t ms)
+{
+    return (uint64_t)ms * NS_PER_MS;
+}
+
 /* Monotonic nanoseconds. */
 uint64_t clock_now_ns(void);
 
