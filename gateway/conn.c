@@ -558,6 +558,7 @@ static void h1_sent(struct conn *conn, size_t sent)
         const size_t rest = framed(conn, x->rider.cursor).size - conn->frame_at;
         if (sent < rest) {
             conn->frame_at += (uint32_t)sent;
+            x->rider.begun = true;
             return;
         }
         sent -= rest;

@@ -152,6 +152,7 @@ void rider_next(struct rider *rider)
     struct flight *flight = rider->flight;
     rider->waiting -= chunk->size;
     rider->offset = 0;
+    rider->begun = false;
     rider->cursor = chunk->next;
     if (chunk->next)
         chunk->next->refs++;
@@ -161,6 +162,22 @@ void rider_next(struct rider *rider)
     chunk_put(chunk);
     if (flight && flight->paused && flight_waiting(flight) < RESUME_BELOW_BYTES)
         flight->drained(flight);
+}
+
+void rider_cut(struct rider *rider)
+{
+    struct chunk *kept = rider->cursor;
+    flight_leave(rider);
+    if (!rider->begun) {
+        while (rider->cursor)
+            rider_next(rider);
+        return;
+    }
+    assert(kept->refs == 1);
+    chunk_put(kept->next);
+    kept->next = NULL;
+    rider->last = kept;
+    rider->waiting = kept->size;
 }
 
 void rider_fini(struct rider *rider)

@@ -50,6 +50,7 @@ struct rider {
     struct chunk *cursor;  /* next chunk to take; NULL: all taken so far */
     struct chunk *last;    /* where a chunk of our own is put; only while flight is NULL */
     size_t offset;         /* data bytes of the cursor already taken (HTTP/2 takes parts) */
+    bool begun;            /* bytes of the cursor have been handed over: set by the protocols */
     size_t waiting;        /* data bytes not taken yet */
     bool ended;            /* nothing follows the chunks that are there */
     bool broken;           /* … and the framing must be broken behind them */
@@ -85,6 +86,10 @@ void rider_feed(struct rider *rider, struct chunk *chunk);
 
 /* Moves past the cursor's chunk: the cursor is the next chunk or NULL. */
 void rider_next(struct rider *rider);
+
+/* Leaves the flight and drops what was not begun: a chunk of which bytes have gone out must follow
+ * whole. For a rider that is alone on what it holds. */
+void rider_cut(struct rider *rider);
 
 /* Leaves the flight and drops what was not taken. */
 void rider_fini(struct rider *rider);

@@ -598,6 +598,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
         memcpy(out + size, chunk_data(chunk) + rider->offset, taken);
         size += taken;
         rider->offset += taken;
+        rider->begun = true;
         if (taken == left)
             rider_next(rider);
     }
@@ -852,7 +853,6 @@ bool h2_receive(struct conn *conn, struct span bytes)
     struct h2 *h2 = conn->h2;
 
     h2->received_ns = conn->worker->now_ns;
-    conn->progress_ns = conn->worker->now_ns;
     h2->ping_ns = 0;
     const ssize_t taken =
         nghttp2_session_mem_recv(h2->session, (const uint8_t *)bytes.data, bytes.size);

@@ -26,6 +26,7 @@
 #define CHECKS_MAX 256
 #define HOST_BYTES_MAX 256
 #define ROUND_MS_MIN 1000
+#define NO_DESCRIPTOR (-2)
 
 /* One question under way. */
 struct check {
@@ -44,6 +45,7 @@ static struct {
     bool running, stopping;
 } probe = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* A socket that connects; -1: it cannot; NO_DESCRIPTOR: we have none to ask with. */
 static int begin_connect(const struct config_replica *replica)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -56,6 +58,10 @@ static int begin_connect(const struct config_replica *replica)
         return -1;
     for (struct addrinfo *at = addresses; at && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            freeaddrinfo(addresses);
+            return NO_DESCRIPTOR;
+        }
         if (fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) {
             close(fd);
             fd = -1;
@@ -143,6 +149,8 @@ static void check_replicas(const struct config *config)
             memset(check, 0, sizeof *check);
             check->replica = &config->models[i].replicas[k];
             check->fd = begin_connect(check->replica);
+            if (check->fd == NO_DESCRIPTOR)
+                count--; /* says nothing of the replica */
         }
     }
     run_round(checks, count, clock_now_ns() + clock_ms_to_ns(wait_ms));

@@ -242,11 +242,18 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
 
 /* ---- bodies ---- */
 
+/* A small piece may unpack to a thousand times its size: what its riders do not take stays packed.
+ */
 static enum err relay_unzipped(struct attempt *attempt, struct span piece)
 {
-    char out[UNZIP_PIECE_BYTES];
-    size_t size;
+    const size_t most = (size_t)attempt->exchange->config->limits_flight_bytes;
+    char out[UNZIP_PIECE_BYTES] UNINITIALIZED;
+    size_t size = 0;
     do {
+        if (attempt->decode && flight_waiting(&attempt->flight) >= most) {
+            attempt->unzip_more = true;
+            return buffer_keep(&attempt->packed, piece) ? OK : ERR_NO_MEMORY;
+        }
         enum err err = unzip_some(attempt->unzip, &piece, out, sizeof out, &size);
         if (err != OK)
             return err;
@@ -262,12 +269,30 @@ static enum err relay_unzipped(struct attempt *attempt, struct span piece)
         }
         if (err != OK)
             return err;
+        relay_flush(attempt);
     } while (size == sizeof out || piece.size);
     return OK;
 }
 
+bool relay_is_behind(const struct attempt *attempt)
+{
+    return attempt->unzip_more;
+}
+
+enum err relay_catch_up(struct attempt *attempt)
+{
+    struct buffer packed = attempt->packed;
+    attempt->packed = (struct buffer){NULL, 0, 0};
+    attempt->unzip_more = false;
+    const enum err err = relay_unzipped(attempt, (struct span){packed.data, packed.size});
+    buffer_free(&packed);
+    return err;
+}
+
 enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint)
 {
+    if (attempt->unzip_more)
+        return buffer_append(&attempt->packed, piece) ? OK : ERR_NO_MEMORY;
     if (attempt->unzip) {
         const enum err err = relay_unzipped(attempt, piece);
         /* What only the tap needs unpacked is not worth an answer: it is then estimated. */
@@ -315,4 +340,5 @@ void relay_fini(struct attempt *attempt)
     attempt->pending = NULL;
     unzip_free(attempt->unzip);
     attempt->unzip = NULL;
+    buffer_free(&attempt->packed);
 }

@@ -20,6 +20,12 @@ MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size
 /* The read is over: what it brought goes to the riders. */
 void relay_flush(struct attempt *attempt);
 
+/* Do bytes wait here until riders have taken more? Then nothing further is read. */
+bool relay_is_behind(const struct attempt *attempt);
+
+/* Goes on with them, as far as riders take them. Errors: as relay_piece(). */
+MUST_CHECK enum err relay_catch_up(struct attempt *attempt);
+
 /* The body is whole (framing): OK, or ERR_REPLICA_GONE when it is an event stream that ended
  * without its end. */
 MUST_CHECK enum err relay_end(struct attempt *attempt);

@@ -362,7 +362,8 @@ static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bo
     return OK;
 }
 
-/* How an attempt to connect began. OURS: no descriptor or memory; that says nothing of the replica. */
+/* How an attempt to connect began. OURS: no descriptor or memory; that says nothing of the replica.
+ */
 enum connecting { CONNECTING, CONNECT_REFUSED, CONNECT_OURS };
 
 static enum connecting connect_to(struct attempt *attempt, const struct sockaddr *address,
@@ -373,14 +374,23 @@ static enum connecting connect_to(struct attempt *attempt, const struct sockaddr
     if (fd < 0 || pool == NULL) {
         if (fd >= 0)
             close(fd);
-        return false;
+        return CONNECT_OURS;
     }
     const int result = connect(fd, address, size);
     if (result != 0 && errno != EINPROGRESS) {
         close(fd);
-        return false;
+        return CONNECT_REFUSED;
     }
-    return open_link(attempt, pool, fd, result != 0) == OK;
+    return open_link(attempt, pool, fd, result != 0) == OK ? CONNECTING : CONNECT_OURS;
+}
+
+/* What came of an attempt to connect: nothing is left to do, or the attempt is over. */
+static void heed_connect(struct attempt *attempt, enum connecting connecting)
+{
+    if (connecting == CONNECT_REFUSED)
+        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+    else if (connecting == CONNECT_OURS)
+        attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
 }
 
 static void free_resolve(struct resolve *resolve)
@@ -390,17 +400,17 @@ static void free_resolve(struct resolve *resolve)
     free(resolve);
 }
 
-/* Tries the addresses of a name in turn. false: none is left. */
-static bool connect_next(struct attempt *attempt)
+/* Tries the addresses of a name in turn, as long as they refuse. */
+static enum connecting connect_next(struct attempt *attempt)
 {
     struct resolve *resolve = attempt->resolve;
-    while (resolve && resolve->next) {
+    enum connecting connecting = CONNECT_REFUSED;
+    while (resolve && resolve->next && connecting == CONNECT_REFUSED) {
         const struct evutil_addrinfo *address = resolve->next;
         resolve->next = address->ai_next;
-        if (connect_to(attempt, address->ai_addr, (socklen_t)address->ai_addrlen))
-            return true;
+        connecting = connect_to(attempt, address->ai_addr, (socklen_t)address->ai_addrlen);
     }
-    return false;
+    return connecting;
 }
 
 static void resolved(int error, struct evutil_addrinfo *addresses, void *argument)
@@ -465,8 +475,8 @@ static enum err get_link(struct attempt *attempt)
     if (!address_parse(attempt->replica->host, attempt->replica->port, &address, &size))
         return look_up_name(attempt);
     attempt->state = ATTEMPT_CONNECTING;
-    if (!connect_to(attempt, (const struct sockaddr *)(const void *)&address, size))
-        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+    heed_connect(attempt,
+                 connect_to(attempt, (const struct sockaddr *)(const void *)&address, size));
     return OK;
 }
 
@@ -581,7 +591,10 @@ void attempt_drop(struct exchange *x, enum attempt_result result)
 {
     struct attempt *attempt = x->attempt;
     attempt->dropped = true;
-    rider_fini(&x->rider);
+    if (x->early_head) /* a chunk may be half sent already: what came is delivered */
+        rider_cut(&x->rider);
+    else
+        rider_fini(&x->rider);
     x->rider.ended = x->rider.broken = false;
     attempt_end(attempt, result, ERR_CLIENT_GONE);
     relay_fini(attempt);
@@ -686,9 +699,14 @@ enum attempt_result attempt_result_of(int status)
 /* The body is whole: ends the attempt as its status says. */
 static void end_whole(struct attempt *attempt, size_t bytes_behind)
 {
-    const enum err err = relay_end(attempt);
     if (bytes_behind)
         attempt->keep_link = false;
+    if (relay_is_behind(attempt)) {
+        attempt->end_seen = true; /* once its riders have taken more: receive() */
+        attempt->flight.paused = true;
+        return;
+    }
+    const enum err err = relay_end(attempt);
     if (err != OK) {
         attempt->head_ready = attempt->head_ready || attempt->begun;
         attempt_end(attempt, ATTEMPT_RESET, err);
@@ -786,9 +804,31 @@ static void lost(struct attempt *attempt)
     attempt_end(attempt, ATTEMPT_RESET, ERR_REPLICA_GONE);
 }
 
+/* Goes on with what was read but not passed on. true: there is nothing left of it. */
+static bool catch_up(struct attempt *attempt)
+{
+    if (!relay_is_behind(attempt))
+        return true;
+    const enum err err = relay_catch_up(attempt);
+    if (err != OK) {
+        attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+        return false;
+    }
+    relay_flush(attempt);
+    if (relay_is_behind(attempt)) {
+        attempt->flight.paused = true;
+        return false;
+    }
+    if (attempt->end_seen)
+        end_whole(attempt, 0);
+    return attempt->state != ATTEMPT_ENDED;
+}
+
 static void receive(struct attempt *attempt)
 {
     const size_t most = (size_t)attempt->exchange->config->limits_flight_bytes;
+    if (!catch_up(attempt))
+        return;
     for (int i = 0; i < READS_PER_TURN && attempt->link && attempt->link->io.readable; i++) {
         size_t size;
         if (flight_waiting(&attempt->flight) >= most) {
@@ -800,6 +840,10 @@ static void receive(struct attempt *attempt)
         case IO_DONE:
             attempt->any_byte = true;
             take_bytes(attempt, (struct span){attempt->worker->scratch, size});
+            if (relay_is_behind(attempt)) {
+                attempt->flight.paused = true;
+                return;
+            }
             break;
         case IO_AGAIN:
             return;
@@ -842,7 +886,8 @@ static void send_request(struct attempt *attempt)
     if (attempt->to_send)
         return;
     if (attempt->exchange->step >= STEP_relay)
-        body_free(&attempt->exchange->body); /* the answer began before the request was sent whole */
+        body_free(
+            &attempt->exchange->body); /* the answer began before the request was sent whole */
     attempt->sent_ns = attempt->worker->now_ns;
     if (attempt->state == ATTEMPT_SENDING)
         attempt->state = ATTEMPT_WAITING;
@@ -854,8 +899,7 @@ static void connect_resolved(struct attempt *attempt)
     if (attempt->resolve->base)
         return; /* not yet */
     attempt->state = ATTEMPT_CONNECTING;
-    if (!connect_next(attempt))
-        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+    heed_connect(attempt, connect_next(attempt));
 }
 
 static void finish_connect(struct attempt *attempt)
@@ -866,8 +910,7 @@ static void finish_connect(struct attempt *attempt)
             return;
         if (io_connect_error(io) != 0) {
             close_link(attempt->link);
-            if (!connect_next(attempt))
-                attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+            heed_connect(attempt, connect_next(attempt));
             return;
         }
         io->connecting = false;

@@ -14,6 +14,7 @@
 #ifndef GATEWAY_REPLICA_H
 #define GATEWAY_REPLICA_H
 
+#include "gateway/buffer.h"
 #include "gateway/exchange.h"
 #include "gateway/io.h"
 #include "gateway/sse.h"
@@ -72,9 +73,12 @@ struct attempt {
     struct tap tap;
     struct tally tally;
     struct unzip *unzip;
-    bool events; /* text/event-stream */
-    bool decode; /* the client gets it unpacked */
-    bool begun;  /* an event (or a body byte) is for the client */
+    struct buffer packed; /* compressed bytes that wait until riders have taken more */
+    bool unzip_more;      /* unzip holds more for them, perhaps without further input */
+    bool end_seen;        /* the body's end was read, but packed is not passed on yet */
+    bool events;          /* text/event-stream */
+    bool decode;          /* the client gets it unpacked */
+    bool begun;           /* an event (or a body byte) is for the client */
     bool done_seen, finish_seen, error_seen;
 
     struct wake wake;

@@ -48,6 +48,9 @@ struct listener {
 #define EVENTS_PER_WAIT 256
 #define IDLE_BEFORE_TRIM_NS (2 * NS_PER_S)
 #define REQUESTS_WORTH_A_TRIM 1000
+#define ROUNDS_PER_TURN                                                                            \
+    32                   /* a client or replica that is never done does not keep others waiting    \
+                          */
 #define DRAIN_LOOK_MS 50 /* between two looks whether all is settled */
 #define NAMES_LOOK_MS                                                                              \
     2 /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
@@ -70,6 +73,7 @@ void server_wake(struct worker *worker, struct wake *wake)
     else
         queue->first = wake;
     queue->last = wake;
+    queue->count++;
 }
 
 void server_unwake(struct worker *worker, struct wake *wake)
@@ -86,6 +90,7 @@ void server_unwake(struct worker *worker, struct wake *wake)
         queue->first = wake->next;
     if (queue->last == wake)
         queue->last = before;
+    queue->count--;
     wake->queued = false;
 }
 
@@ -97,6 +102,7 @@ static struct wake *take_wake(struct wake_queue *queue)
     queue->first = wake->next;
     if (queue->first == NULL)
         queue->last = NULL;
+    queue->count--;
     wake->queued = false;
     return wake;
 }
@@ -318,7 +324,7 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     worker->server = server;
     worker->index = index;
     worker->config = config_get(config);
-    worker->woken = worker->late = (struct wake_queue){NULL, NULL};
+    worker->woken = worker->late = (struct wake_queue){NULL, NULL, 0};
     worker->date_second = -1;
     worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     worker->scratch = malloc(WORKER_SCRATCH_BYTES);
@@ -462,17 +468,27 @@ static void reload_on_signal(struct server *server)
 
 /* ---- the turn ---- */
 
+static bool is_woken(const struct worker *worker)
+{
+    return worker->woken.first || worker->late.first;
+}
+
+/* Runs those that are in the queue now; what they wake is for the next round. */
+static void run_woken(struct wake_queue *queue)
+{
+    for (uint32_t left = queue->count; left > 0; left--) {
+        struct wake *wake = take_wake(queue);
+        if (wake == NULL)
+            return;
+        wake->run(wake);
+    }
+}
+
 /* Runs the woken, then the late (flushes), until nothing is left; then frees what was closed. */
 static void server_turn(struct worker *worker)
 {
-    for (;;) {
-        struct wake *wake = take_wake(&worker->woken);
-        if (wake == NULL)
-            wake = take_wake(&worker->late);
-        if (wake == NULL)
-            break;
-        wake->run(wake);
-    }
+    for (int round = 0; round < ROUNDS_PER_TURN && is_woken(worker); round++)
+        run_woken(worker->woken.first ? &worker->woken : &worker->late);
     while (worker->graves) {
         struct grave *grave = worker->graves;
         worker->graves = grave->next;
@@ -489,6 +505,8 @@ static int longest_sleep_ms(const struct worker *worker)
         const uint64_t at_ns = tick * WHEEL_TICK_NS, now_ns = clock_now_ns();
         ms = at_ns > now_ns ? (int64_t)((at_ns - now_ns) / NS_PER_MS) + 1 : 0;
     }
+    if (is_woken(worker))
+        return 0;
     if (worker->draining && (ms < 0 || ms > DRAIN_LOOK_MS))
         ms = DRAIN_LOOK_MS;
     if (worker->names_pending && (ms < 0 || ms > NAMES_LOOK_MS))
@@ -551,6 +569,18 @@ static void *run_worker(void *argument)
     }
 }
 
+/* Signals are for the first worker's thread alone, and only while it runs: before, they wait (all
+ * threads that are started meanwhile keep them blocked); after, nobody is there to heed them. */
+static void hold_signals(bool hold)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -559,6 +589,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a journal at its size limit is a failed write like any other */
 }
 
 /* Bodies up to a MiB stay in the heap: mapping and faulting in pages for each would cost more than
@@ -599,6 +630,7 @@ int server_run(struct config *config, const char *config_path)
     pthread_t threads[SERVER_WORKERS_MAX];
     uint32_t started = 0;
 
+    hold_signals(true);
     raise_descriptor_limit();
     tune_malloc();
     server->config_path = config_path;
@@ -631,7 +663,9 @@ int server_run(struct config *config, const char *config_path)
         if (pthread_create(&threads[started], NULL, run_worker, &server->workers[started]) != 0)
             break;
     if (started == server->worker_count) {
+        hold_signals(false);
         run_worker(&server->workers[0]);
+        hold_signals(true);
         code = 0;
     }
     for (uint32_t i = 1; i < started; i++)

@@ -33,6 +33,7 @@ struct wake {
 
 struct wake_queue {
     struct wake *first, *last;
+    uint32_t count;
 };
 
 /* Something closed that is to be freed at the end of the turn. Embedded in its owner. */

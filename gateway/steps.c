@@ -456,6 +456,9 @@ static enum verdict retry(struct exchange *x)
     }
     x->retry_counted = x->retried = true;
     attempt_drop(x, attempt_result_of(attempt->status));
+    x->broke = false; /* of an answer that nobody saw */
+    x->cause = OK;
+    x->flags = 0;
     return RETRY;
 }
 

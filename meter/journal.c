@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 #define PAUSE_IDLE_NS (10 * NS_PER_MS)
 #define PAUSE_BUSY_NS (1 * NS_PER_MS)
 #define PAUSE_FAILED_NS (100 * NS_PER_MS)
+#define FAILURES_WHILE_STOPPING 20u
 
 struct journal {
     /* Producers: any worker. A cell is the low half of (its position + 1) << 32 | index. */
@@ -109,26 +111,42 @@ static void note_failure(struct journal *journal, int problem)
                   strerror(problem));
 }
 
-/* Does not return before the batch is in the file. What was written of it stays written: a line cut
- * short by a full disk goes on where it stopped. */
-static void write_batch(struct journal *journal)
+/* Has somebody removed the file under us? What is written to it then is written to nobody. */
+static bool is_removed(const struct journal *journal)
+{
+    struct stat about;
+
+    return journal->batch_bytes > 0 && fstat(journal->fd, &about) == 0 && about.st_nlink == 0;
+}
+
+/* true: the batch is in the file. What was written of it stays written: a line cut short by a full
+ * disk goes on where it stopped. false: the process stops and the disk still fails; the rows stay
+ * in the table, whose file is kept. */
+static bool write_batch(struct journal *journal)
 {
     size_t written = 0;
+    unsigned failures_while_stopping = 0;
 
     while (written < journal->batch_bytes) {
-        ssize_t wrote =
-            write(journal->fd, journal->batch + written, journal->batch_bytes - written);
+        ssize_t wrote = -1;
+        errno = ENOENT;
+        if (!is_removed(journal))
+            wrote = write(journal->fd, journal->batch + written, journal->batch_bytes - written);
         if (wrote > 0) {
             written += (size_t)wrote;
             behind_wrote(&journal->behind, journal->fd, (size_t)wrote);
         } else if (wrote == 0 || errno != EINTR) {
             note_failure(journal, wrote == 0 ? EIO : errno);
             log_flush();
+            if (atomic_load_explicit(&journal->stopping, memory_order_acquire) &&
+                ++failures_while_stopping > FAILURES_WHILE_STOPPING)
+                return false;
             pause_for(PAUSE_FAILED_NS);
         }
     }
     if (atomic_exchange_explicit(&journal->failing, false, memory_order_relaxed))
         log_event(LOG_WARN, "journal_works", "rows are being written again");
+    return true;
 }
 
 /* Everything that has ended becomes rows; returns their number. */
@@ -140,7 +158,8 @@ static size_t write_ended(struct journal *journal)
         fill_batch(journal);
         if (journal->batch_rows == 0)
             return rows;
-        write_batch(journal);
+        if (!write_batch(journal))
+            return rows;
         inflight_free(journal->table, journal->batch_slots, journal->batch_rows);
         atomic_fetch_add_explicit(&journal->rows, journal->batch_rows, memory_order_release);
         metric_add(METRIC_journal_rows_total, (int64_t)journal->batch_rows);
@@ -222,13 +241,17 @@ enum err journal_start(struct inflight *table, int fd, struct span gateway, uint
     return OK;
 }
 
-void journal_stop(struct journal *journal)
+bool journal_stop(struct journal *journal)
 {
+    bool all;
+
     if (!journal)
-        return;
+        return true;
     atomic_store_explicit(&journal->stopping, true, memory_order_release);
     pthread_join(journal->thread, NULL);
+    all = journal_rows(journal) == journal_posted(journal);
     journal_free(journal);
+    return all;
 }
 
 uint64_t journal_rows(const struct journal *journal)

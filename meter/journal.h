@@ -23,7 +23,7 @@ MUST_CHECK enum err journal_start(struct inflight *table, int fd, struct span ga
                                   uint64_t epoch, struct journal **out_journal);
 
 /* Waits until every posted slot is a row on disk, ends the writer and frees all. NULL is fine. */
-void journal_stop(struct journal *journal);
+bool journal_stop(struct journal *journal);
 
 /* An ended slot, by index; the writer's from here on. Any thread, no system call, no lock. */
 void journal_post(struct journal *journal, uint32_t index);

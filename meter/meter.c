@@ -123,7 +123,8 @@ void meter_close(struct meter *meter)
         return;
     empty = journal_posted(meter->journal) ==
             atomic_load_explicit(&meter->table.opened, memory_order_acquire);
-    journal_stop(meter->journal);
+    if (!journal_stop(meter->journal))
+        empty = false;
     close_files(meter, empty);
     free(meter);
     forget_estimates();

@@ -7,7 +7,8 @@
  *            3. Size line and CRLF stand around the data as HTTP/1.1 wants them.
  *            4. A flight that is not read because a rider is slow hears when the rider has caught
  * up.
- *            5. What was fed to a rider before it joined comes first. */
+ *            5. A cut drops all but the chunk of which bytes have gone out.
+ *            6. What was fed to a rider before it joined comes first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -182,6 +183,25 @@ static void a_chunk_is_framed_as_http_1_1_wants_it(void **state)
     }
 }
 
+static void a_cut_keeps_the_chunk_that_was_begun_alone(void **state)
+{
+    (void)state;
+    struct flight flight = {.drained = hear_drained};
+    struct rider rider = {.fed = ring};
+
+    flight_join(&flight, &rider);
+    flight_append(&flight, chunk_of("begun"));
+    flight_append(&flight, chunk_of("not begun"));
+    rider.begun = true;
+    rider_cut(&rider);
+    rider_feed(&rider, chunk_of("last"));
+    assert_int_equal(rider.waiting, 9);
+
+    take(&rider, "begun");
+    take(&rider, "last");
+    assert_null(rider.cursor);
+}
+
 static void joining_a_flight_that_has_ended_shows_its_end(void **state)
 {
     (void)state;
@@ -205,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup(what_was_fed_before_joining_comes_first, setup),
         cmocka_unit_test_setup(a_paused_flight_hears_when_its_rider_has_caught_up, setup),
         cmocka_unit_test_setup(a_chunk_is_framed_as_http_1_1_wants_it, setup),
+        cmocka_unit_test_setup(a_cut_keeps_the_chunk_that_was_begun_alone, setup),
         cmocka_unit_test_setup(joining_a_flight_that_has_ended_shows_its_end, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
