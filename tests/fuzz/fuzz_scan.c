@@ -3,9 +3,7 @@
  *
  * Checks: both take and refuse the same texts, but for what each says it does not do; the tree that
  * a walk with the scanner gives is the tree that jansson reads. */
-#include "tests/fuzz/fuzz.h"
-
-#include <jansson.h>
+#include "tests/fuzz/trees.h"
 
 #include "gateway/scan.h"
 
@@ -195,9 +193,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const bool whole = is_whole(text, DEPTH_MAX, &offset);
     const bool deep_whole = is_whole(text, SCAN_DEPTH_MAX, &deep_offset);
     json_error_t error;
-    json_t *expected = json_loadb(
-        text.data, text.size, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    json_t *expected;
 
+    trees_begin();
+    expected = json_loadb(text.data, text.size,
+                          JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     CHECK(!whole || deep_whole);
     if (whole)
         CHECK(expected != NULL || is_its_own_limit(&error));

@@ -3,9 +3,7 @@
  *
  * Checks: what ask_read() found is what jansson finds; the spliced body is the tree of the body
  * with the edits made to it, and every byte outside the splices stands. */
-#include "tests/fuzz/fuzz.h"
-
-#include <jansson.h>
+#include "tests/fuzz/trees.h"
 
 #include "gateway/ask.h"
 
@@ -197,6 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ask_problem problem = {0};
     enum err err;
 
+    trees_begin();
     check_path(input);
     /* Few runs end without memory, all must be orderly. */
     arena_init(&arena, NULL, 0, (steer & 0xc0) == 0xc0 ? 16 : 1u << 22);

@@ -5,9 +5,7 @@
  * finds; the document without its usage member is the tree without it; sums of a whole reply hold.
  * An input is a reply of several documents, one a line (no document has a raw line feed inside a
  * string); those past the first DOCUMENTS_MAX are not read, as many small ones make runs slow. */
-#include "tests/fuzz/fuzz.h"
-
-#include <jansson.h>
+#include "tests/fuzz/trees.h"
 
 #include "gateway/tap.h"
 
@@ -212,6 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const unsigned steer = take_byte(&input);
     struct tally tally;
 
+    trees_begin();
     tally_init(&tally);
     tally.whole_body = steer & 1;
     for (size_t i = 0; i < DOCUMENTS_MAX && input.size > 0; i++) {
