@@ -109,7 +109,7 @@ $(eval $(call FLAVOUR,$(COVER),$(CLANG),cover))
 -include $(shell find build -name '*.d' 2>/dev/null)
 
 # Which flags this compiler knows; .flags stands for the .harden, .harden-link and .libs beside it.
-build/%.flags: deploy/flags $(if $(filter run,$(MAKECMDGOALS)),| deps)$(if $(filter bench,$(MAKECMDGOALS)),| deps-bench)
+build/%.flags: deploy/flags $(if $(filter run test sanitize,$(MAKECMDGOALS)),| deps)$(if $(filter bench,$(MAKECMDGOALS)),| deps-bench)
 	@mkdir -p $(@D)
 	@deploy/flags $* $(@:.flags=)
 
@@ -180,7 +180,7 @@ fuzz-regress: $(call fuzz_programs,$(FUZZ))
 lint: build/$(COMPILER).flags build/$(notdir $(CLANG)).flags build/generated/default_yaml.h
 	@$(suites_lint)
 
-test: all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call fuzz_programs,$(FUZZ)) \
+test: deps all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call fuzz_programs,$(FUZZ)) \
       build/$(notdir $(CLANG)).flags
 	@tests/run "unit: $(suites_unit)" "simulated server: $(suites_fake)" \
 	    "integration: $(suites_integration)" "case runner: $(suites_selftest)" \

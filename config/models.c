@@ -4,6 +4,7 @@
  * For:       what clients may ask for, what it costs, where it runs, and which task goes to it.
  * Called by: sections.c.
  * Knows not: YAML, tenants; whether a name that is mentioned exists (check.c). */
+#include "config/base/clock.h"
 #include "config/base/span.h"
 #include "config/sections.h"
 #include "config/values.h"
@@ -69,6 +70,9 @@ static void read_prices(const struct section *section, struct config_model *mode
             problems_add(draft->problems, &item,
                          "expected a later date in from than the price before it");
     }
+    if (model->prices[0].from_us > clock_wall_us())
+        problems_add(draft->problems, &place,
+                     "expected a price that holds today: the first one begins later");
 }
 
 static void read_url(const struct section *section, struct config_replica *replica)

@@ -374,12 +374,15 @@ static void answer_reload(struct exchange *x)
 {
     struct config_problems problems = {NULL, 0, 0};
     const enum err err = server_reload(x->worker->server, &problems);
+    const char *restart = x->worker->server->restart_needed;
 
     if (err == OK) {
         mailbox_read(
-            &x->worker->mailbox); /* this worker learns of it now, so that we can say which it is */
+            &x->worker->mailbox); /* this worker learns of it now, so that we can say which */
         answer_json(x, 200,
-                    json_pack("{s:I}", "generation", (json_int_t)x->worker->config->generation));
+                    json_pack("{s:I, s:s*}", "generation",
+                              (json_int_t)x->worker->config->generation, "needs_restart",
+                              restart[0] ? restart : NULL));
     } else {
         reply_error(x, err, problems.text, NULL);
     }

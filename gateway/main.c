@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "gateway/admin.h"
 #include "gateway/cmd.h"
 #include "gateway/server.h"
 
@@ -55,8 +56,14 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < count; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "usage: tollgate COMMAND\n");
+    const bool asked = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0);
+    FILE *out = asked ? stdout : stderr;
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        puts("tollgate " TOLLGATE_VERSION);
+        return 0;
+    }
+    fprintf(out, "usage: tollgate COMMAND | --version | --help\n");
     for (size_t i = 0; i < count; i++)
-        fprintf(stderr, "  %-8s %s\n", commands[i].name, commands[i].says);
-    return 2;
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].says);
+    return asked ? 0 : 2;
 }

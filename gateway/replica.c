@@ -227,6 +227,19 @@ static void set_attempt_deadline(struct attempt *attempt)
     deadline_set(attempt->worker, &attempt->deadline, now_ns + clock_ms_to_ns(ms));
 }
 
+/* Tells the operator, at most once a second and worker, why a replica cannot be reached. */
+static void warn_unreachable(const struct attempt *attempt, int problem)
+{
+    struct worker *worker = attempt->worker;
+    if (worker->now_ns < worker->next_warning_ns)
+        return;
+    worker->next_warning_ns = worker->now_ns + NS_PER_S;
+    log_event(LOG_WARN, "replica_unreachable", "%.*s/%.*s at %.*s: %s",
+              (int)attempt->model->name.size, attempt->model->name.data,
+              (int)attempt->replica->name.size, attempt->replica->name.data,
+              (int)attempt->replica->url.size, attempt->replica->url.data, strerror(problem));
+}
+
 static void attempt_due(struct deadline *deadline)
 {
     struct attempt *attempt = container_of(deadline, struct attempt, deadline);
@@ -234,6 +247,8 @@ static void attempt_due(struct deadline *deadline)
         set_attempt_deadline(attempt); /* we are the ones who do not read */
         return;
     }
+    if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
+        warn_unreachable(attempt, ETIMEDOUT);
     if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
         attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
     else if (attempt->state == ATTEMPT_BODY && attempt->begun)
@@ -378,7 +393,9 @@ static enum connecting connect_to(struct attempt *attempt, const struct sockaddr
     }
     const int result = connect(fd, address, size);
     if (result != 0 && errno != EINPROGRESS) {
+        const int problem = errno;
         close(fd);
+        errno = problem;
         return CONNECT_REFUSED;
     }
     return open_link(attempt, pool, fd, result != 0) == OK ? CONNECTING : CONNECT_OURS;
@@ -387,6 +404,8 @@ static enum connecting connect_to(struct attempt *attempt, const struct sockaddr
 /* What came of an attempt to connect: nothing is left to do, or the attempt is over. */
 static void heed_connect(struct attempt *attempt, enum connecting connecting)
 {
+    if (connecting == CONNECT_REFUSED)
+        warn_unreachable(attempt, errno);
     if (connecting == CONNECT_REFUSED)
         attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
     else if (connecting == CONNECT_OURS)
@@ -405,6 +424,8 @@ static enum connecting connect_next(struct attempt *attempt)
 {
     struct resolve *resolve = attempt->resolve;
     enum connecting connecting = CONNECT_REFUSED;
+    if (resolve && resolve->next == NULL && resolve->addresses == NULL)
+        errno = ENXIO; /* the name has no address */
     while (resolve && resolve->next && connecting == CONNECT_REFUSED) {
         const struct evutil_addrinfo *address = resolve->next;
         resolve->next = address->ai_next;
@@ -908,8 +929,10 @@ static void finish_connect(struct attempt *attempt)
     if (io->connecting) {
         if (!io->writable && !io->readable)
             return;
-        if (io_connect_error(io) != 0) {
+        const int problem = io_connect_error(io);
+        if (problem != 0) {
             close_link(attempt->link);
+            errno = problem;
             heed_connect(attempt, connect_next(attempt));
             return;
         }

@@ -14,6 +14,7 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -228,6 +229,21 @@ static int open_listening_socket(const struct config_listen *listen_at,
     return fd;
 }
 
+/* Does somebody listen there already, another gateway with SO_REUSEPORT included? It would share
+ * our port without a word. */
+static bool is_taken(const struct sockaddr_storage *address, socklen_t size)
+{
+    const int on = 1;
+    const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const bool taken =
+        bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 && errno == EADDRINUSE;
+    close(fd);
+    return taken;
+}
+
 /* Opens one listener on every worker (the admin listener on the first alone). With port 0 the first
  * socket's port is used by the others. */
 static bool listen_at(struct server *server, const struct config_listen *listen_to, bool admin)
@@ -236,6 +252,12 @@ static bool listen_at(struct server *server, const struct config_listen *listen_
     socklen_t size;
     if (!address_parse(listen_to->host, listen_to->port, &address, &size)) {
         log_event(LOG_ERROR, "listen_failed", "%.*s is not an address",
+                  (int)listen_to->address.size, listen_to->address.data);
+        return false;
+    }
+    /* The admin port alone may be shared: an old process that drains answers there to its end. */
+    if (!admin && listen_to->port != 0 && is_taken(&address, size)) {
+        log_event(LOG_ERROR, "listen_failed", "%.*s: another process listens there",
                   (int)listen_to->address.size, listen_to->address.data);
         return false;
     }
@@ -417,6 +439,32 @@ static bool open_log(const struct config *config)
            log_open(access, (enum log_level)config->log_level);
 }
 
+static bool listens_alike(const struct config *a, const struct config *b)
+{
+    if (a->listen_count != b->listen_count || a->admin_present != b->admin_present ||
+        !span_equal(a->admin.address, b->admin.address))
+        return false;
+    for (uint32_t i = 0; i < a->listen_count; i++)
+        if (!span_equal(a->listen[i].address, b->listen[i].address))
+            return false;
+    return true;
+}
+
+/* What differs but is read at start alone. Called on the first worker's thread. */
+static void note_restart(struct server *server, const struct config *config)
+{
+    const struct config *old = server->started_with;
+    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s",
+             listens_alike(old, config) ? "" : "listen ",
+             old->workers == config->workers ? "" : "workers ",
+             span_equal(old->gateway, config->gateway) ? "" : "gateway ",
+             span_equal(old->journal, config->journal) ? "" : "meter.journal ",
+             old->limits_in_flight == config->limits_in_flight ? "" : "limits.in_flight ");
+    if (server->restart_needed[0])
+        log_event(LOG_WARN, "restart_needed", "changed, but read at start alone: %s",
+                  server->restart_needed);
+}
+
 enum err server_reload(struct server *server, struct config_problems *out_problems)
 {
     struct config *config = NULL;
@@ -430,6 +478,7 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
     if (err == OK && !open_log(config))
         log_event(LOG_WARN, "log_not_opened", "the access log stays where it was");
     if (err == OK) {
+        note_restart(server, config);
         probe_adopt(config);
         tell_workers(server, config);
         metric_add(METRIC_reloads_total, 1);
@@ -448,7 +497,7 @@ static void on_signal(int signal_number)
     if (signal_number == SIGHUP)
         asked_to_reload = 1;
     else
-        asked_to_stop = 1;
+        asked_to_stop = asked_to_stop + 1;
     /* The first worker sleeps in its loop: an empty write wakes it. Async-signal-safe. */
     const uint64_t one = 1;
     const ssize_t written = write(the_server.workers[0].mailbox.fd, &one, sizeof one);
@@ -544,11 +593,28 @@ static void heed_signals(struct worker *worker)
     struct server *server = worker->server;
     if (asked_to_reload)
         reload_on_signal(server);
+    if (server->stopping && asked_to_stop > 1)
+        atomic_store_explicit(&server->hurried, true, memory_order_relaxed);
     if (asked_to_stop && !server->stopping) {
         server->stopping = true;
         log_event(LOG_INFO, "draining", "no new connections; requests under way go on");
         tell_workers(server, NULL);
     }
+}
+
+static bool is_hurried(struct server *server)
+{
+    return atomic_load_explicit(&server->hurried, memory_order_relaxed);
+}
+
+/* The first worker heeds signals and the admin listener, and so is the last to go. */
+static bool may_leave(struct worker *worker)
+{
+    _Atomic uint32_t *others = &worker->server->other_workers;
+    if (worker->index == 0)
+        return atomic_load_explicit(others, memory_order_acquire) == 0;
+    atomic_fetch_sub_explicit(others, 1, memory_order_release);
+    return true;
 }
 
 static void *run_worker(void *argument)
@@ -564,7 +630,8 @@ static void *run_worker(void *argument)
             continue;
         if (give_up_ns == 0)
             give_up_ns = worker->now_ns + clock_ms_to_ns(worker->config->timeouts_drain_ms);
-        if (drained(worker) || worker->now_ns >= give_up_ns)
+        if ((drained(worker) || worker->now_ns >= give_up_ns || is_hurried(worker->server)) &&
+            may_leave(worker))
             return NULL;
     }
 }
@@ -634,6 +701,7 @@ int server_run(struct config *config, const char *config_path)
     raise_descriptor_limit();
     tune_malloc();
     server->config_path = config_path;
+    server->started_with = config;
     server->started_ns = clock_now_ns();
     server->worker_count =
         config->workers < SERVER_WORKERS_MAX ? config->workers : SERVER_WORKERS_MAX;
@@ -659,9 +727,14 @@ int server_run(struct config *config, const char *config_path)
         goto out;
     log_event(LOG_INFO, "ready", "%u workers, configuration from %.*s", server->worker_count,
               (int)config->file.size, config->file.data);
+    atomic_store(&server->other_workers, server->worker_count - 1);
     for (started = 1; started < server->worker_count; started++)
         if (pthread_create(&threads[started], NULL, run_worker, &server->workers[started]) != 0)
             break;
+    if (started < server->worker_count) {
+        log_event(LOG_ERROR, "worker_not_started", "no thread for worker %u", started);
+        tell_workers(server, NULL);
+    }
     if (started == server->worker_count) {
         hold_signals(false);
         run_worker(&server->workers[0]);

@@ -80,6 +80,7 @@ struct worker {
     struct shelf exchanges, attempts;
     struct io mailbox_io;
     struct wake mail;             /* a letter has come */
+    uint64_t next_warning_ns;     /* a replica that cannot be reached is logged once a second */
     struct deadline trim;         /* of memory, when nothing is under way */
     struct deadline accept_pause; /* after EMFILE: listeners rest until it comes */
 };
@@ -90,9 +91,13 @@ struct server {
     struct meter *meter;
     struct worker *workers;
     uint32_t worker_count;
-    const char *config_path; /* NULL: embedded */
+    const char *config_path;           /* NULL: embedded */
+    const struct config *started_with; /* what is read at start alone is still this one's */
     uint64_t started_ns;
-    bool stopping; /* first worker only: the drain has been announced */
+    char restart_needed[128];       /* what the last reload changed in vain; first worker only */
+    bool stopping;                  /* first worker only: the drain has been announced */
+    _Atomic bool hurried;           /* a second signal: what is under way is cut and settled */
+    _Atomic uint32_t other_workers; /* that still run, the first not counted */
 };
 
 /* Rings a doorbell: wake->run runs in this turn (or the next). Idempotent. Worker's thread only. */

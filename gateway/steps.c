@@ -33,6 +33,8 @@ static enum outcome outcome_of(enum err err)
     case ERR_REPLICA_PROTOCOL:
     case ERR_EVENT_TOO_LARGE:
     case ERR_NO_REPLICA:
+    case ERR_REPLICA_KEY:
+    case ERR_REPLICA_REFUSED:
         return OUTCOME_REPLICA_ERROR;
     case ERR_OVERLOADED:
     case ERR_QUEUE_TIMEOUT:
@@ -547,6 +549,11 @@ enum verdict step_send(struct exchange *x)
     if ((!attempt->head_ready || attempt->status != 200) && is_worth_retrying(x, attempt) &&
         may_retry(x, attempt))
         return retry(x);
+    if (attempt->head_ready && attempt->status == 401) {
+        /* It is our key that was refused; the client's own is good. */
+        attempt_drop(x, ATTEMPT_OK);
+        return fail(x, ERR_REPLICA_KEY, NULL, NULL);
+    }
     if (attempt->head_ready)
         return begin_relay(x);
     const enum err cause = attempt->cause == OK ? ERR_REPLICA_GONE : attempt->cause;

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/base/log.h"
+
 /* A name of ours: the gateway's, two numbers and the longest ending. */
 #define NAME_BYTES (STORE_GATEWAY_BYTES_MAX + 2 * 20 + 32)
 #define TABLE_ENDING ".inflight"
@@ -145,8 +147,13 @@ static bool look_through(struct store *store, char *problem, size_t problem_size
             continue;
         if (epoch >= store->epoch)
             store->epoch = epoch + 1;
-        if (strcmp(rest, TABLE_ENDING) == 0)
+        if (strcmp(rest, TABLE_ENDING) == 0) {
             good = set_aside(store, entry->d_name);
+            log_event(LOG_WARN, "table_set_aside",
+                      "%s" DEAD_ENDING ": a process died with requests under way; their rows are "
+                      "not written yet",
+                      entry->d_name);
+        }
     }
     good = good && errno == 0;
     if (!good)

@@ -5,11 +5,15 @@ For:       SIGTERM while streams run: every one ends whole and is billed, new wo
            process ends with 0.
 """
 
+import json
+import os
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
+import harness
 import wire
 from harness import ENVIRONMENT, KEY, Fake, Gateway, Sse, bearer, chat, model, tenants, wait_until
 
@@ -97,6 +101,45 @@ class ADrainLosesNothing(unittest.TestCase):
             return True
         finally:
             conn.close()
+
+    def test_a_second_signal_cuts_what_the_drain_waits_for(self):
+        threads, replies = self.start_streams(2, 1, 2)
+        self.assertTrue(wait_until(lambda: self.open_streams() == 4, 5))
+        self.gateway.child.terminate()
+        time.sleep(0.3)
+        self.assertIsNone(self.gateway.child.poll(), "the first signal waits for the streams")
+        self.gateway.child.terminate()
+        self.assertEqual(self.gateway.wait(2), 0)
+        for thread in threads:
+            thread.join()
+        rows = [row for row in self.gateway.calls() if row.get("request_id") in replies]
+        self.assertEqual(len(rows), 4, "what was cut is settled")
+
+    def test_a_drain_is_told_by_readyz_whichever_worker_has_the_streams(self):
+        self.gateway.stop()
+        self.gateway = self.start(workers=2)
+        threads, replies = self.start_streams(4, 1, 1)
+        self.assertTrue(wait_until(lambda: self.open_streams() == 5, 5))
+        self.gateway.child.terminate()
+        time.sleep(0.2)
+        conn = wire.H1(self.gateway.admin_port, timeout=2)
+        self.addCleanup(conn.close)
+        self.assertEqual(conn.request("GET", "/readyz").status, 503)
+        self.assertEqual(self.gateway.wait(10), 0)
+        for thread in threads:
+            thread.join()
+        self.assertTrue(all(reply.complete for reply in replies.values()))
+
+    def test_a_second_gateway_on_the_same_port_does_not_start(self):
+        config = dict(self.gateway.config, gateway="second",
+                      meter={"journal": str(self.gateway.directory / "other")})
+        path = self.gateway.directory / "second.yaml"
+        path.write_text(json.dumps(config))
+        ended = subprocess.run([harness.TOLLGATE, "serve", "--config", str(path)],
+                               capture_output=True, text=True, timeout=10,
+                               env=dict(os.environ, **ENVIRONMENT))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("another process listens there", ended.stderr)
 
     def test_a_drain_ends_at_its_deadline(self):
         self.gateway.stop()

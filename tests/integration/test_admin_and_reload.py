@@ -132,6 +132,15 @@ class AdminAndReload(GatewayTest):
                          200)
         self.assertEqual(self.ask(self.h1(), chat(), key=KEY_OTHER).status, 401)
 
+    def test_a_reload_names_what_needs_a_restart(self):
+        def move(config):
+            config["listen"] = [{"address": "127.0.0.1:1"}]
+            config["limits"] = {"in_flight": 100}
+        reply = self.reload(self.changed(move))
+        self.assertEqual(reply.status, 200)
+        self.assertEqual(reply.json()["needs_restart"].split(), ["listen", "limits.in_flight"])
+        self.assertNotIn("needs_restart", self.reload(self.changed(lambda config: None)).json())
+
     def test_the_signal_reloads_as_the_request_does(self):
         def add(config):
             config["models"]["small"]["aliases"] = ["by-signal"]
