@@ -43,6 +43,7 @@ struct journal {
     _Alignas(64) uint64_t head;
     struct inflight *table;
     int fd;
+    bool was_linked; /* the file had a name when we began */
     struct behind behind;
     uint64_t seq; /* of the next row */
     struct row_author author;
@@ -111,12 +112,17 @@ static void note_failure(struct journal *journal, int problem)
                   strerror(problem));
 }
 
-/* Has somebody removed the file under us? What is written to it then is written to nobody. */
-static bool is_removed(const struct journal *journal)
+static bool is_linked(int fd)
 {
     struct stat about;
 
-    return journal->batch_bytes > 0 && fstat(journal->fd, &about) == 0 && about.st_nlink == 0;
+    return fd >= 0 && fstat(fd, &about) == 0 && about.st_nlink > 0;
+}
+
+/* Has somebody removed the file under us? What is written to it then is written to nobody. */
+static bool is_removed(const struct journal *journal)
+{
+    return journal->was_linked && !is_linked(journal->fd);
 }
 
 /* true: the batch is in the file. What was written of it stays written: a line cut short by a full
@@ -223,6 +229,7 @@ enum err journal_start(struct inflight *table, int fd, struct span gateway, uint
     memset(journal, 0, sizeof(*journal));
     journal->table = table;
     journal->fd = fd;
+    journal->was_linked = is_linked(fd);
     journal->seq = 1;
     journal->mask = cells - 1;
     journal->cells = calloc(cells, sizeof(*journal->cells));
