@@ -116,7 +116,7 @@ static bool is_linked(int fd)
 {
     struct stat about;
 
-    return fd >= 0 && fstat(fd, &about) == 0 && about.st_nlink > 0;
+    return fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink > 0;
 }
 
 /* Has somebody removed the file under us? What is written to it then is written to nobody. */
