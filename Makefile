@@ -7,6 +7,7 @@
 #   make test        every suite under AddressSanitizer; the last line is the sum
 #   make unit | integration | cases | sdk | fuzz-regress | lint     one suite of make test
 #   make sanitize    units and integration under ThreadSanitizer, after the same under ASan and UBSan
+#   make fuzz-planted  shows that every fuzz target finds a fault planted in it
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
@@ -152,7 +153,7 @@ clean:
 
 # ---- Suites; each prints its own "N passed, N failed" ----
 
-.PHONY: test unit integration cases sdk fuzz fuzz-regress sanitize soak lint bench bare cover
+.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize soak lint bench bare cover
 suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
 suites_fake         := $(PYTHON) tests/fake/test_fake.py build/fake
 suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
@@ -194,6 +195,10 @@ sanitize: test $(PROGRAMS:%=$(TSAN)/bin/%) $(call unit_programs,$(TSAN))
 
 fuzz: $(call fuzz_programs,$(FUZZ))
 	@FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run_fuzz $^
+
+# Each target with a fault planted in it, which it must find.
+fuzz-planted:
+	@tests/run_fuzz_planted
 
 # Lines of each parser that its corpus reaches.
 cover: $(call fuzz_programs,$(COVER))
