@@ -320,6 +320,8 @@ static void trim_when_idle(struct deadline *deadline)
 
 void server_idle(struct worker *worker)
 {
+    if (worker->trim.link)
+        return; /* requests now and then must not put it off for ever */
     deadline_set(worker, &worker->trim, worker->now_ns + IDLE_BEFORE_TRIM_NS);
 }
 

@@ -266,12 +266,17 @@ def run_mix(tally, options, gateway, folder, seed):
     return log
 
 
+# An idle gateway gives memory back after 2 s without a request.
+GIVES_BACK_SECONDS = 3
+
+
 def settle(fakes, gateway, idle_descriptors):
     """Waits until nothing is under way; the descriptors that are left."""
     wait_until(lambda: all(fake.idle() for fake in fakes.values()), 20)
     wait_until(lambda: gateway.descriptors() <= idle_descriptors, 15)
     for fake in fakes.values():
         call(fake.port, "/fake/flush")
+    time.sleep(GIVES_BACK_SECONDS)
     return gateway.descriptors()
 
 
