@@ -240,6 +240,12 @@ static void warn_unreachable(const struct attempt *attempt, int problem)
               (int)attempt->replica->url.size, attempt->replica->url.data, strerror(problem));
 }
 
+static void end_unreachable(struct attempt *attempt, int problem)
+{
+    warn_unreachable(attempt, problem);
+    attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+}
+
 static void attempt_due(struct deadline *deadline)
 {
     struct attempt *attempt = container_of(deadline, struct attempt, deadline);
@@ -248,9 +254,7 @@ static void attempt_due(struct deadline *deadline)
         return;
     }
     if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
-        warn_unreachable(attempt, ETIMEDOUT);
-    if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
-        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+        end_unreachable(attempt, ETIMEDOUT);
     else if (attempt->state == ATTEMPT_BODY && attempt->begun)
         attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_IDLE_TIMEOUT);
     else
@@ -405,9 +409,7 @@ static enum connecting connect_to(struct attempt *attempt, const struct sockaddr
 static void heed_connect(struct attempt *attempt, enum connecting connecting)
 {
     if (connecting == CONNECT_REFUSED)
-        warn_unreachable(attempt, errno);
-    if (connecting == CONNECT_REFUSED)
-        attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
+        end_unreachable(attempt, errno);
     else if (connecting == CONNECT_OURS)
         attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
 }
