@@ -73,6 +73,7 @@ struct meter_route {
     const struct price *price;
     struct span why; /* reason in words, short */
 };
+/* Writes the route into the slot; texts are copied, cut to what fits. The slot must be open. */
 void meter_route(struct slot *slot, const struct meter_route *route);
 
 /* Running totals of the attempt under way: before the bytes that carry them leave. */
@@ -130,6 +131,7 @@ struct meter_view {
     uint64_t rows;
     bool failing; /* the last write failed */
 };
+/* The present numbers, each as of its own moment. Any thread. */
 void meter_view(const struct meter *meter, struct meter_view *out_view);
 
 #endif

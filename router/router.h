@@ -134,6 +134,7 @@ struct router_replica_view {
     uint64_t out_until_ns; /* 0: not out */
     bool drained;          /* by the operator */
 };
+/* The present state of one replica, under its model's lock. Any thread. */
 void router_view(const struct config_replica *replica, struct router_replica_view *out_view);
 const char *router_health_name(enum replica_health health);
 
