@@ -117,6 +117,13 @@ const struct config_model *config_find_model(const struct config *config, struct
     }
 }
 
+enum service config_service(const struct config_model *model, enum endpoint endpoint)
+{
+    if (model->translate & 1u << endpoint)
+        return SERVICE_CHAT;
+    return endpoint_row(endpoint)->service[model->kind];
+}
+
 const struct price *config_price_at(const struct config_model *model, int64_t wall_us)
 {
     const struct price *price = NULL;

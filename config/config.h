@@ -14,6 +14,7 @@
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
+#include "config/base/api.h"
 #include "config/base/err.h"
 #include "config/base/hash.h"
 #include "config/base/span.h"
@@ -74,9 +75,16 @@ struct config_model {
     uint32_t replica_count;
     const struct config_model **fallback; /* models to try next, in order */
     uint32_t fallback_count;
+    uint32_t translate; /* bits 1 << endpoint: translated to chat although its kind has them */
     struct model_state *state;       /* set by router_adopt() */
     struct estimate_state *estimate; /* set by meter_adopt() */
 };
+
+/* All that a model's translate may hold. */
+#define TRANSLATE_ALL (1u << ENDPOINT_MESSAGES | 1u << ENDPOINT_RESPONSES)
+
+/* How a model's servers have an endpoint. */
+enum service config_service(const struct config_model *model, enum endpoint endpoint);
 
 /* A set of models of one snapshot, by index. */
 struct model_set {

@@ -138,20 +138,42 @@ static void read_replicas(const struct section *section, struct config_model *mo
     }
 }
 
+static void read_translate(const struct section *section, struct config_model *model)
+{
+    static const char *const endpoints[] = {"messages", "responses"};
+    static const enum endpoint endpoint_of[] = {ENDPOINT_MESSAGES, ENDPOINT_RESPONSES};
+    struct place place;
+    const struct node *list = section_find_list(section, "translate", 0, 2, &place);
+
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        const struct place item = section_item_place(&place, i, list->items[i]->line);
+        const int endpoint = section_read_choice(section->draft, list->items[i], &item, endpoints,
+                                                 2, "messages or responses");
+
+        if (endpoint >= 0)
+            model->translate |= 1u << endpoint_of[endpoint];
+    }
+}
+
 static void read_model(const struct section *section, struct config_model *model)
 {
-    static const char *const kinds[] = {[KIND_VLLM] = "vllm", [KIND_OPENAI] = "openai"};
+    static const char *const kinds[] = {
+#define KIND(id, name, running, salt, metrics) [KIND_##id] = (name),
+#include "config/base/kind.def"
+#undef KIND
+    };
     struct draft *draft = section->draft;
     struct place place;
     const struct node *node = section_need(section, "kind", &place);
 
     if (node != NULL) {
-        const int kind =
-            section_read_choice(draft, node, &place, kinds, KIND_COUNT, "vllm or openai");
+        const int kind = section_read_choice(draft, node, &place, kinds, KIND_COUNT,
+                                             "vllm, sglang, llamacpp, tgi or openai");
 
         if (kind >= 0)
             model->kind = (enum kind)kind;
     }
+    read_translate(section, model);
     read_prices(section, model);
     section_number_at(section, "context", 1, TOKENS_MAX, &model->context);
     section_number_at(section, "output", 1, TOKENS_MAX, &model->output);
@@ -240,9 +262,12 @@ static void read_header_match(const struct section *match, struct config_class *
 
 static void read_match(const struct section *section, struct config_class *class)
 {
-    static const char *const endpoints[] = {"chat", "completions", "embeddings"};
-    static const enum endpoint endpoint_of[] = {ENDPOINT_CHAT, ENDPOINT_COMPLETIONS,
-                                                ENDPOINT_EMBEDDINGS};
+    static const char *const endpoints[] = {
+#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+    [ENDPOINT_##id - 1] = (name),
+#include "config/base/endpoint.def"
+#undef ENDPOINT
+    };
     struct place place;
     const struct node *node = section_find(section, "match", &place);
     struct section match;
@@ -255,11 +280,12 @@ static void read_match(const struct section *section, struct config_class *class
     read_header_match(&match, class);
     node = section_find(&match, "endpoint", &place);
     if (node != NULL) {
-        const int endpoint = section_read_choice(section->draft, node, &place, endpoints, 3,
-                                                 "chat, completions or embeddings");
+        const int endpoint =
+            section_read_choice(section->draft, node, &place, endpoints, ENDPOINT_MODELS - 1,
+                                "an endpoint, such as chat, completions or embeddings");
 
         if (endpoint >= 0)
-            class->endpoint = endpoint_of[endpoint];
+            class->endpoint = (enum endpoint)(endpoint + 1);
     }
     section_text_at(&match, "model", TEXT_ANY, TEXT_BYTES_MAX, &class->model_asked);
     section_text_at(&match, "system_prompt", TEXT_ANY, TEXT_BYTES_MAX, &class->system_prompt);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "config/base/api.h"
 #include "config/base/log.h"
 #include "config/table.h"
 
@@ -103,9 +104,14 @@ static void print_replica(FILE *out, const struct config_replica *replica)
 static void print_model(FILE *out, const struct config_model *model)
 {
     print_text(out, "  ", model->name, ":\n");
-    (void)fprintf(out, "    kind: %s\n    price:\n", model->kind == KIND_VLLM ? "vllm" : "openai");
+    (void)fprintf(out, "    kind: %s\n    price:\n", kind_row(model->kind)->name.data);
     for (uint32_t i = 0; i < model->price_count; i++)
         print_price(out, &model->prices[i]);
+    if (model->translate)
+        (void)fprintf(out, "    translate: [%s%s%s]\n",
+                      model->translate & 1u << ENDPOINT_MESSAGES ? "messages" : "",
+                      model->translate == TRANSLATE_ALL ? ", " : "",
+                      model->translate & 1u << ENDPOINT_RESPONSES ? "responses" : "");
     if (model->context > 0)
         (void)fprintf(out, "    context: %" PRId64 "\n", model->context);
     if (model->output > 0)
@@ -145,9 +151,6 @@ static void print_tristate(FILE *out, const char *name, enum tristate state, boo
 
 static void print_class(FILE *out, const struct config_class *class)
 {
-    static const char *const endpoints[ENDPOINT_COUNT] = {[ENDPOINT_CHAT] = "chat",
-                                                          [ENDPOINT_COMPLETIONS] = "completions",
-                                                          [ENDPOINT_EMBEDDINGS] = "embeddings"};
     bool first = true;
 
     print_text(out, "  - {name: ", class->name, ", match: {");
@@ -160,7 +163,8 @@ static void print_class(FILE *out, const struct config_class *class)
         (void)fputs("}", out);
     }
     if (class->endpoint != ENDPOINT_NONE)
-        (void)fprintf(out, "%sendpoint: %s", next_part(&first), endpoints[class->endpoint]);
+        (void)fprintf(out, "%sendpoint: %s", next_part(&first),
+                      endpoint_row(class->endpoint)->name.data);
     if (class->model_asked.data != NULL) {
         (void)fputs(next_part(&first), out);
         print_text(out, "model: ", class->model_asked, "");

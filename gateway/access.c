@@ -205,7 +205,7 @@ static void put_what(struct line *line, const struct exchange *x)
     text_member(line, SPAN(",\"path\":\""), x->path, PATH_BYTES_MAX);
     put(line, x->http2 ? SPAN(",\"protocol\":\"h2\"") : SPAN(",\"protocol\":\"h1\""));
     if (x->endpoint != ENDPOINT_NONE)
-        text_member(line, SPAN(",\"endpoint\":\""), span_of(ask_endpoint_name(x->endpoint)), 32);
+        text_member(line, SPAN(",\"endpoint\":\""), endpoint_row(x->endpoint)->name, 32);
     if (x->class)
         text_member(line, SPAN(",\"class\":\""), x->class->name, TEXT_BYTES_MAX);
     if (x->model)

@@ -20,45 +20,6 @@
 #define KEYS_COMPARED 32  /* so many keys are compared one by one; more go into a hash table */
 #define KEY_BYTES_MAX 192 /* longest known name (32 bytes), each byte spelt as an escape */
 
-/* ---- endpoints ---- */
-
-static const struct {
-    const char *name;
-    struct span path; /* behind /v1 */
-    struct span whole_path;
-} endpoints[ENDPOINT_COUNT] = {
-    [ENDPOINT_NONE] = {"none", SPAN(""), SPAN("")},
-    [ENDPOINT_CHAT] = {"chat", SPAN("/chat/completions"), SPAN("/v1/chat/completions")},
-    [ENDPOINT_COMPLETIONS] = {"completions", SPAN("/completions"), SPAN("/v1/completions")},
-    [ENDPOINT_EMBEDDINGS] = {"embeddings", SPAN("/embeddings"), SPAN("/v1/embeddings")},
-    [ENDPOINT_MODELS] = {"models", SPAN("/models"), SPAN("/v1/models")},
-};
-
-enum endpoint ask_endpoint(struct span path, struct span *out_rest)
-{
-    *out_rest = (struct span){NULL, 0};
-    if (span_starts(path, SPAN("/v1/")))
-        path = span_from(path, 3);
-    for (enum endpoint endpoint = ENDPOINT_NONE + 1; endpoint < ENDPOINT_COUNT; endpoint++)
-        if (span_equal(path, endpoints[endpoint].path))
-            return endpoint;
-    if (span_starts(path, SPAN("/models/")) && path.size > 8) {
-        *out_rest = span_from(path, 8);
-        return ENDPOINT_MODELS;
-    }
-    return ENDPOINT_NONE;
-}
-
-struct span ask_path(enum endpoint endpoint)
-{
-    return endpoints[endpoint < ENDPOINT_COUNT ? endpoint : ENDPOINT_NONE].whole_path;
-}
-
-const char *ask_endpoint_name(enum endpoint endpoint)
-{
-    return endpoints[endpoint < ENDPOINT_COUNT ? endpoint : ENDPOINT_NONE].name;
-}
-
 /* ---- what is carried through the pass ---- */
 
 /* A key of the outermost object, in the table past KEYS_COMPARED. */

@@ -11,17 +11,6 @@
 #include "config/config.h"
 #include "gateway/scan.h"
 
-/* Which endpoint is this path (without query; with or without /v1)? ENDPOINT_NONE: none of ours.
- * For /v1/models/{id}: *out_rest is the id as it came, to be percent-decoded by the caller; else it
- * is {NULL, 0}. */
-enum endpoint ask_endpoint(struct span path, struct span *out_rest);
-
-/* "/v1/chat/completions" …, as sent to a replica (behind its base path). */
-struct span ask_path(enum endpoint endpoint);
-
-/* "chat", "completions", "embeddings", "models": for rows, logs, metrics. */
-const char *ask_endpoint_name(enum endpoint endpoint);
-
 struct ask_limits {
     uint32_t json_depth;
     int64_t n;

@@ -66,6 +66,19 @@ enum err body_append(struct body *body, const struct config *config, struct span
     return OK;
 }
 
+enum err body_adopt(struct body *body, const struct config *config, struct buffer *buffer)
+{
+    body_free(body);
+    if (over_memory(config, buffer->room)) {
+        buffer_free(buffer);
+        return ERR_BODIES_FULL;
+    }
+    metric_add(METRIC_bodies_bytes, (int64_t)buffer->room);
+    *body = (struct body){buffer->data, buffer->size, buffer->room};
+    *buffer = (struct buffer){NULL, 0, 0};
+    return OK;
+}
+
 void body_free(struct body *body)
 {
     if (body->data) {

@@ -10,6 +10,7 @@
 #define GATEWAY_BODY_H
 
 #include "config/config.h"
+#include "gateway/buffer.h"
 
 struct body {
     char *data;
@@ -22,6 +23,11 @@ MUST_CHECK enum err body_expect(struct body *body, const struct config *config, 
 
 /* Appends. The same errors; past 1.25 × bodies_memory a half-read body gives way too. */
 MUST_CHECK enum err body_append(struct body *body, const struct config *config, struct span piece);
+
+/* Takes over the buffer's memory, in place of what the body held. ERR_BODIES_FULL: freed instead.
+ */
+MUST_CHECK enum err body_adopt(struct body *body, const struct config *config,
+                               struct buffer *buffer);
 
 /* Frees it. Safe twice. */
 void body_free(struct body *body);

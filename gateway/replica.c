@@ -26,7 +26,6 @@
 
 #define READS_PER_TURN 8
 #define INTERIMS_MAX 8
-#define PIECES_MAX (2 * ASK_SPLICES_MAX + 2)
 #define HOST_BYTES_MAX 256
 #define KEPT_LINKS_MAX 1024
 #define ANSWER_HEAD_BYTES 65536u
@@ -261,98 +260,6 @@ static void attempt_due(struct deadline *deadline)
         attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_FIRST_BYTE_TIMEOUT);
 }
 
-/* ---- the request ---- */
-
-/* Room for the head of a request, whatever fields it gets. */
-static size_t head_room(const struct exchange *x, const struct config_replica *replica)
-{
-    return 320 + replica->base_path.size + replica->host_header.size + replica->key.size +
-           x->accept.size + x->traceparent.size + x->tracestate.size + x->anthropic_version.size +
-           x->anthropic_beta.size;
-}
-
-/* Method, path and fields as one text, behind the pieces. */
-static void write_head(struct attempt *attempt, size_t body_bytes)
-{
-    const struct exchange *x = attempt->exchange;
-    const struct config_replica *replica = attempt->replica;
-    struct text text;
-    text_over(&text, (char *)(attempt->pieces + PIECES_MAX), head_room(x, replica));
-    text_put(&text, SPAN("POST "));
-    text_put(&text, replica->base_path);
-    text_put(&text, ask_path(x->endpoint));
-    text_put(&text, SPAN(" HTTP/1.1\r\nhost: "));
-    text_put(&text, replica->host_header);
-    text_put(&text, SPAN("\r\ncontent-type: application/json\r\ncontent-length: "));
-    text_number(&text, (uint64_t)body_bytes);
-    if (replica->key.size)
-        text_field(&text, SPAN("authorization: Bearer "), replica->key);
-    text_field(&text, SPAN("accept: "), x->accept.size ? x->accept : SPAN("*/*"));
-    text_put(&text, SPAN("\r\nx-request-id: "));
-    text_put(&text, (struct span){x->exchange_id, 32});
-    if (x->attempts > 1) {
-        text_put(&text, SPAN("-"));
-        text_number(&text, x->attempts);
-    }
-    if (x->traceparent.size)
-        text_field(&text, SPAN("traceparent: "), x->traceparent);
-    if (x->traceparent.size && x->tracestate.size)
-        text_field(&text, SPAN("tracestate: "), x->tracestate);
-    if (x->anthropic_version.size)
-        text_field(&text, SPAN("anthropic-version: "), x->anthropic_version);
-    if (x->anthropic_beta.size)
-        text_field(&text, SPAN("anthropic-beta: "), x->anthropic_beta);
-    text_put(&text, SPAN("\r\n\r\n"));
-    attempt->pieces[0] = (struct iovec){text.start, text_span(&text).size};
-}
-
-/* The tenant's own cache salt, mixed with a secret so that no tenant can meet another's KV blocks
- * by saying its salt. */
-static struct span mix_salt(struct exchange *x)
-{
-    uint8_t digest[HASH_SHA256_BYTES];
-    const struct ask_place place = x->ask.cache_salt_place;
-    if (place.size == 0)
-        return (struct span){NULL, 0};
-    const size_t size = sizeof x->key->tenant->salt + place.size;
-    char *both = arena_take(&x->arena, size);
-    char *hex = arena_take(&x->arena, 2 * HASH_SHA256_BYTES + 1);
-    if (both == NULL || hex == NULL)
-        return (struct span){NULL, 0};
-    memcpy(both, x->key->tenant->salt, sizeof x->key->tenant->salt);
-    memcpy(both + sizeof x->key->tenant->salt, x->body.data + place.at, place.size);
-    hash_sha256((struct span){both, size}, digest);
-    hash_hex(digest, sizeof digest, hex);
-    return (struct span){hex, 2 * HASH_SHA256_BYTES};
-}
-
-/* Splices the body and lays out what is to be sent: the head, then the pieces. Not in the arena: a
- * stream that runs for minutes does not keep its request. */
-static enum err lay_out(struct attempt *attempt)
-{
-    struct exchange *x = attempt->exchange;
-    struct splice splices[ASK_SPLICES_MAX];
-    uint32_t count;
-    size_t body_bytes;
-    const struct span body = {x->body.data, x->body.size};
-    const enum err err =
-        ask_splices(&x->ask, body, attempt->model->kind, attempt->model->upstream_model,
-                    mix_salt(x), &x->arena, splices, &count);
-    if (err != OK)
-        return err;
-    if (attempt->pieces == NULL)
-        attempt->pieces =
-            malloc(PIECES_MAX * sizeof *attempt->pieces + head_room(x, attempt->replica));
-    if (attempt->pieces == NULL)
-        return ERR_NO_MEMORY;
-    attempt->piece_count =
-        1 + (int)splice_pieces(body, splices, count, attempt->pieces + 1, &body_bytes);
-    attempt->piece_at = 0;
-    write_head(attempt, body_bytes);
-    attempt->to_send = attempt->pieces[0].iov_len + body_bytes;
-    return OK;
-}
-
 /* ---- connecting ---- */
 
 static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bool connecting)
@@ -512,20 +419,14 @@ static void flight_drained(struct flight *flight)
     server_wake(attempt->worker, &attempt->wake);
 }
 
-static void forget_request(struct attempt *attempt)
-{
-    free(attempt->pieces);
-    attempt->pieces = NULL;
-}
-
 static void bury_attempt(struct grave *grave)
 {
     struct attempt *attempt = container_of(grave, struct attempt, grave);
-    forget_request(attempt);
+    parcel_free(&attempt->parcel);
     shelf_put(&attempt->worker->attempts, attempt);
 }
 
-enum err attempt_open(struct exchange *x)
+enum err attempt_open(struct exchange *x, struct ask_problem *out_problem)
 {
     struct attempt *attempt = shelf_take(&x->worker->attempts, sizeof *attempt);
     if (attempt == NULL)
@@ -540,7 +441,7 @@ enum err attempt_open(struct exchange *x)
     attempt->deadline.due = attempt_due;
     attempt->grave.bury = bury_attempt;
     attempt->flight.drained = flight_drained;
-    enum err err = lay_out(attempt);
+    enum err err = parcel_pack(&attempt->parcel, x, attempt->model, attempt->replica, out_problem);
     if (err != OK) {
         bury_attempt(&attempt->grave);
         return err;
@@ -584,7 +485,7 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     if (attempt->events && attempt->begun)
         attempt->head_ready = true; /* an event that has come is delivered, whatever follows */
     const bool cut = !whole && attempt->head_ready && !attempt->dropped;
-    leave_link(attempt, whole && attempt->keep_link && attempt->to_send == 0);
+    leave_link(attempt, whole && attempt->keep_link && attempt->parcel.to_send == 0);
     attempt->state = ATTEMPT_ENDED;
     attempt->result = result;
     attempt->cause = cause;
@@ -795,8 +696,8 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
     if (attempt->state == ATTEMPT_ENDED)
         return;
     buffer_free(&link->in);
-    if (attempt->to_send == 0)
-        forget_request(attempt);
+    if (attempt->parcel.to_send == 0)
+        parcel_free(&attempt->parcel);
     relay_flush(attempt);
     if (!attempt->head_ready && (!attempt->events || attempt->begun)) {
         attempt->head_ready = true;
@@ -818,7 +719,10 @@ static void lost(struct attempt *attempt)
         close_link(attempt->link);
         attempt->fresh_only = true;
         attempt->began_ns = attempt->worker->now_ns;
-        if (lay_out(attempt) != OK || get_link(attempt) != OK)
+        struct ask_problem problem; /* none: it was packed before */
+        if (parcel_pack(&attempt->parcel, attempt->exchange, attempt->model, attempt->replica,
+                        &problem) != OK ||
+            get_link(attempt) != OK)
             attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
         else if (attempt->state != ATTEMPT_ENDED)
             set_attempt_deadline(attempt);
@@ -884,29 +788,20 @@ static void receive(struct attempt *attempt)
 
 static void send_request(struct attempt *attempt)
 {
-    while (attempt->to_send && attempt->link->io.writable) {
+    struct parcel *parcel = &attempt->parcel;
+    while (parcel->to_send && attempt->link->io.writable) {
         size_t sent;
-        const enum io_result result =
-            io_send(&attempt->link->io, attempt->pieces + attempt->piece_at,
-                    attempt->piece_count - attempt->piece_at, &sent);
+        const enum io_result result = io_send(&attempt->link->io, parcel->pieces + parcel->at,
+                                              parcel->count - parcel->at, &sent);
         if (result == IO_FAILED) {
             /* An answer may have come all the same (a 413 before the body was read): read it. */
             attempt->link->io.readable = true;
             return;
         }
-        attempt->to_send -= sent;
-        while (sent && attempt->piece_at < attempt->piece_count) {
-            struct iovec *piece = &attempt->pieces[attempt->piece_at];
-            const size_t step = sent < piece->iov_len ? sent : piece->iov_len;
-            piece->iov_base = (char *)piece->iov_base + step;
-            piece->iov_len -= step;
-            sent -= step;
-            if (piece->iov_len == 0)
-                attempt->piece_at++;
-        }
+        parcel_sent(parcel, sent);
     }
     set_attempt_deadline(attempt); /* each piece that the replica takes is progress */
-    if (attempt->to_send)
+    if (parcel->to_send)
         return;
     if (attempt->exchange->step >= STEP_relay)
         body_free(
@@ -952,7 +847,7 @@ static void attempt_run(struct wake *wake)
     if (attempt->state == ATTEMPT_CONNECTING && attempt->link)
         finish_connect(attempt);
     if (attempt->state == ATTEMPT_SENDING ||
-        (attempt->state == ATTEMPT_BODY && attempt->to_send && attempt->link->io.writable))
+        (attempt->state == ATTEMPT_BODY && attempt->parcel.to_send && attempt->link->io.writable))
         send_request(attempt);
     if (attempt->state != ATTEMPT_ENDED && attempt->state > ATTEMPT_CONNECTING)
         receive(attempt);

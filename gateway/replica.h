@@ -17,6 +17,7 @@
 #include "gateway/buffer.h"
 #include "gateway/exchange.h"
 #include "gateway/io.h"
+#include "gateway/parcel.h"
 #include "gateway/sse.h"
 #include "gateway/tap.h"
 
@@ -44,9 +45,7 @@ struct attempt {
     enum attempt_result result; /* once ended */
     enum err cause;             /* once ended, OK if all went well */
     uint64_t began_ns, sent_ns, head_ns;
-    struct iovec *pieces; /* head and body as they go out; heap, until the answer's body begins */
-    int piece_count, piece_at;
-    size_t to_send;    /* bytes not sent yet */
+    struct parcel parcel; /* what is sent, until the answer's body begins */
     bool any_byte;     /* the replica has said something on this connection */
     bool fresh_only;   /* a kept connection was stale: open a new one */
     bool keep_link;    /* the answer allows another request on the connection */
@@ -86,9 +85,9 @@ struct attempt {
     struct grave grave;
 };
 
-/* Opens x->attempt on the replica of its granted ticket. Errors: ERR_NO_MEMORY (the ticket stays
- * granted). */
-MUST_CHECK enum err attempt_open(struct exchange *x);
+/* Opens x->attempt on the replica of its granted ticket. Errors: those of parcel_pack() (the ticket
+ * stays granted). */
+MUST_CHECK enum err attempt_open(struct exchange *x, struct ask_problem *out_problem);
 
 /* Drops x->attempt and what its rider has not taken: an answer under way is cut (the connection is
  * closed), with this result. One that has ended already keeps the result that it had. */

@@ -81,7 +81,7 @@ enum verdict step_identify(struct exchange *x)
     }
     if (admin_answer_health(x))
         return ANSWER;
-    x->endpoint = ask_endpoint(x->path, &x->path_rest);
+    x->endpoint = endpoint_of_path(x->path, &x->path_rest);
     if (x->endpoint == ENDPOINT_NONE)
         return fail(x, ERR_NO_PATH, NULL, NULL);
     if (span_equal(x->method, SPAN("OPTIONS"))) {
@@ -186,6 +186,16 @@ static struct span kept_header(const void *owner, struct span name)
     return (struct span){NULL, 0};
 }
 
+/* Drops the candidates whose servers cannot answer on this endpoint. */
+static void keep_able(struct exchange *x)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < x->candidate_count; i++)
+        if (config_service(x->candidates[i], x->endpoint) != SERVICE_LACKS)
+            x->candidates[kept++] = x->candidates[i];
+    x->candidate_count = kept;
+}
+
 enum verdict step_classify(struct exchange *x)
 {
     const struct router_ask ask = {
@@ -203,9 +213,13 @@ enum verdict step_classify(struct exchange *x)
     x->class = router_classify(x->config, &ask, &x->class_why);
     x->candidate_count =
         router_choose(x->config, x->class, x->ask.model, &x->key->tenant->models, x->candidates);
+    const bool known = x->candidate_count > 0;
+    keep_able(x);
     if (x->candidate_count > 0)
         return NEXT;
     metric_add(METRIC_requests_refused_total, 1);
+    if (known)
+        return fail(x, ERR_NO_ENDPOINT, NULL, "model");
     if (x->ask.model.size == 0)
         return fail(x, ERR_BAD_VALUE, "the body names no model, and its task class has none",
                     "model");
@@ -464,7 +478,7 @@ static enum verdict retry(struct exchange *x)
     return RETRY;
 }
 
-static enum err send_attempt(struct exchange *x)
+static enum err send_attempt(struct exchange *x, struct ask_problem *out_problem)
 {
     const struct meter_route route = {
         .model = x->model->name,
@@ -479,7 +493,7 @@ static enum err send_attempt(struct exchange *x)
     if (x->sent_ns == 0)
         x->sent_ns = clock_now_ns(); /* not the turn's: what we cost lies within one turn */
     meter_route(x->slot, &route);
-    return attempt_open(x);
+    return attempt_open(x, out_problem);
 }
 
 /* The replica's head becomes ours: its fields but for those that stay between two, then our own. */
@@ -519,8 +533,8 @@ static enum verdict begin_relay(struct exchange *x)
         return fail_after_early_head(x);
     if (!x->early_head)
         make_answer_head(x);
-    if (attempt->to_send == 0) /* else replica.c frees it, once it is sent or given up */
-        body_free(&x->body);   /* no retry from here on */
+    if (attempt->parcel.to_send == 0) /* else replica.c frees it, once it is sent or given up */
+        body_free(&x->body);          /* no retry from here on */
     if (attempt->status == 200)
         x->first_token_ns = x->worker->now_ns;
     deadline_set(x->worker, &x->deadline, whole_deadline_ns(x));
@@ -531,10 +545,11 @@ static enum verdict begin_relay(struct exchange *x)
 enum verdict step_send(struct exchange *x)
 {
     if (x->attempt == NULL) {
-        const enum err err = send_attempt(x);
+        struct ask_problem problem = {0, NULL, NULL};
+        const enum err err = send_attempt(x, &problem);
         if (err != OK) {
             router_return(&x->ticket, x->worker->now_ns);
-            return fail(x, err, NULL, NULL);
+            return refuse_body(x, err, &problem);
         }
     }
     struct attempt *attempt = x->attempt;

@@ -11,7 +11,10 @@
 
 #include <string.h>
 
+#include "config/base/api.h"
 #include "config/base/log.h"
+
+#define FLAGS_NAMED (FLAG_USAGE_SUSPECT | FLAG_CLAMPED | FLAG_TRANSLATED | FLAG_DECISION_CUT)
 
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324"
                                   "25262728293031323334353637383940414243444546474849"
@@ -146,20 +149,13 @@ static struct span outcome_field(uint8_t outcome)
     }
 }
 
-static struct span endpoint_field(uint8_t endpoint)
+static char *put_endpoint(char *at, uint8_t endpoint)
 {
-    switch (endpoint) {
-    case ENDPOINT_CHAT:
-        return SPAN(",\"endpoint\":\"chat\"");
-    case ENDPOINT_COMPLETIONS:
-        return SPAN(",\"endpoint\":\"completions\"");
-    case ENDPOINT_EMBEDDINGS:
-        return SPAN(",\"endpoint\":\"embeddings\"");
-    case ENDPOINT_MODELS:
-        return SPAN(",\"endpoint\":\"models\"");
-    default:
-        return (struct span){"", 0};
-    }
+    if (endpoint == ENDPOINT_NONE || endpoint >= ENDPOINT_COUNT)
+        return at;
+    at = PUT(at, ",\"endpoint\":\"");
+    at = put_bytes(at, endpoint_row((enum endpoint)endpoint)->name);
+    return PUT(at, "\"");
 }
 
 static char *put_flags(char *at, uint32_t flags)
@@ -170,11 +166,12 @@ static char *put_flags(char *at, uint32_t flags)
     } names[] = {
         {FLAG_USAGE_SUSPECT, {",\"usage_suspect\"", 16}},
         {FLAG_CLAMPED, {",\"clamped\"", 10}},
+        {FLAG_TRANSLATED, {",\"translated\"", 13}},
         {FLAG_DECISION_CUT, {",\"decision_cut\"", 15}},
     };
     char *start;
 
-    if ((flags & (FLAG_USAGE_SUSPECT | FLAG_CLAMPED | FLAG_DECISION_CUT)) == 0)
+    if ((flags & FLAGS_NAMED) == 0)
         return at;
     at = PUT(at, ",\"flags\":");
     start = at;
@@ -237,7 +234,7 @@ static char *put_opening(char *at, const struct slot *slot)
     at = put_text_if_known(at, SPAN(",\"key\":\""), inflight_opening_text(slot, OPENING_KEY));
     if (tags.size > 0)
         at = put_bytes(PUT(at, ",\"tags\":"), tags);
-    at = put_bytes(at, endpoint_field(slot->endpoint));
+    at = put_endpoint(at, slot->endpoint);
     at = put_text_if_known(at, SPAN(",\"class\":\""), inflight_opening_text(slot, OPENING_CLASS));
     at = slot->stream ? PUT(at, ",\"stream\":true") : PUT(at, ",\"stream\":false");
     return put_text_if_known(at, SPAN(",\"model_asked\":\""),

@@ -32,18 +32,23 @@ struct span {
     size_t size;
 };
 
-/* What a client asks for. The table of endpoints (gateway/ask.c) says by which path. */
+/* What a client asks for; endpoint.def has a row for each. */
 enum endpoint {
     ENDPOINT_NONE,
-    ENDPOINT_CHAT,        /* /v1/chat/completions */
-    ENDPOINT_COMPLETIONS, /* /v1/completions */
-    ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
-    ENDPOINT_MODELS,      /* /v1/models, /v1/models/{id}: answered here */
+#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+    ENDPOINT_##id,
+#include "config/base/endpoint.def"
+#undef ENDPOINT
     ENDPOINT_COUNT
 };
 
-/* What kind of model server stands behind a model. */
-enum kind { KIND_VLLM, KIND_OPENAI, KIND_COUNT };
+/* What kind of model server stands behind a model; kind.def has a row for each. */
+enum kind {
+#define KIND(id, name, running, salt, metrics) KIND_##id,
+#include "config/base/kind.def"
+#undef KIND
+    KIND_COUNT
+};
 
 /* Tokens in disjoint classes: input does not contain cached_input or cache_write, output does not
  * contain reasoning. -1 = not known. */
@@ -65,6 +70,7 @@ enum usage_flag {
     FLAG_USAGE_SUSPECT = 1u << 0, /* the reply's numbers contradict each other */
     FLAG_CLAMPED = 1u << 1,       /* the gateway wrote or lowered max_tokens */
     FLAG_DECISION_CUT = 1u << 2,  /* texts of the row were cut to fit the slot */
+    FLAG_TRANSLATED = 1u << 3,    /* the API asked for was translated to another's and back */
 };
 
 /* How an exchange ended, as the row says it. */

@@ -89,17 +89,23 @@ static void paths_name_their_endpoint(void **state)
         {"/v1//completions", ENDPOINT_NONE, NULL},
         {"/v1", ENDPOINT_NONE, NULL},
         {"/v2/completions", ENDPOINT_NONE, NULL},
+        {"/v2/rerank", ENDPOINT_RERANK_V2, NULL},
+        {"/rerank", ENDPOINT_RERANK, NULL},
+        {"/tokenize", ENDPOINT_TOKENIZE, NULL},
+        {"/v1/tokenize", ENDPOINT_TOKENIZE, NULL},
+        {"/messages/count_tokens", ENDPOINT_COUNT_TOKENS, NULL},
+        {"/v1/audio/transcriptions", ENDPOINT_TRANSCRIPTIONS, NULL},
         {"/metrics", ENDPOINT_NONE, NULL},
         {"", ENDPOINT_NONE, NULL},
     };
     struct span rest;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(ask_endpoint(span_of(cases[i].path), &rest), cases[i].endpoint);
+        assert_int_equal(endpoint_of_path(span_of(cases[i].path), &rest), cases[i].endpoint);
         assert_span(rest, cases[i].rest);
     }
-    assert_span(ask_path(ENDPOINT_CHAT), "/v1/chat/completions");
-    assert_string_equal(ask_endpoint_name(ENDPOINT_EMBEDDINGS), "embeddings");
+    assert_span(endpoint_row(ENDPOINT_CHAT)->upstream, "/v1/chat/completions");
+    assert_span(endpoint_row(ENDPOINT_EMBEDDINGS)->name, "embeddings");
 }
 
 /* ---- what is found ---- */

@@ -238,7 +238,7 @@ static void problems_come_in_the_order_of_the_file_and_all_at_once(void **state)
 {
     (void)state;
     char *problems = refused("workers: x\n" LISTEN "gateway: \"a b\"\n"
-                             "models: {m: {kind: tgi, price: [{input: 1, output: 1}],\n"
+                             "models: {m: {kind: mlx, price: [{input: 1, output: 1}],\n"
                              "  replicas: [{name: r, url: \"http://h\"}]}}\n" TENANTS
                              "health: {most_out: 50}\n");
     const char *const places[] = {

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/base/api.c: see api.h.
+ *
+ * For:       the two tables as arrays, and the one search in them.
+ * Called by: config, meter, gateway.
+ * Knows not: requests. */
+#include "config/base/api.h"
+
+#include "config/base/span.h"
+
+/* clang-format off */
+static const struct endpoint_row endpoints[ENDPOINT_COUNT] = {
+    [ENDPOINT_NONE] = {.name = {"none", 4}, .path = {"", 0}, .upstream = {"", 0}},
+#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+    [ENDPOINT_##id] = {{(name), sizeof(name) - 1}, {(path), sizeof(path) - 1},                     \
+                       {(upstream), sizeof(upstream) - 1}, SHAPE_##shape, FORM_##form,             \
+                       {[KIND_VLLM] = SERVICE_##vllm, [KIND_SGLANG] = SERVICE_##sglang,            \
+                        [KIND_LLAMACPP] = SERVICE_##llamacpp, [KIND_TGI] = SERVICE_##tgi,          \
+                        [KIND_OPENAI] = SERVICE_##openai}},
+#include "config/base/endpoint.def"
+#undef ENDPOINT
+};
+
+static const struct kind_row kinds[KIND_COUNT] = {
+#define KIND(id, name, running, salt, metrics)                                                     \
+    [KIND_##id] = {{(name), sizeof(name) - 1}, (running), (salt), (metrics)},
+#include "config/base/kind.def"
+#undef KIND
+};
+/* clang-format on */
+
+const struct endpoint_row *endpoint_row(enum endpoint endpoint)
+{
+    return &endpoints[endpoint < ENDPOINT_COUNT ? endpoint : ENDPOINT_NONE];
+}
+
+const struct kind_row *kind_row(enum kind kind)
+{
+    return &kinds[kind];
+}
+
+static struct span without_version(struct span path)
+{
+    return span_starts(path, SPAN("/v1/")) ? span_from(path, 3) : path;
+}
+
+enum endpoint endpoint_of_path(struct span path, struct span *out_rest)
+{
+    *out_rest = (struct span){NULL, 0};
+    path = without_version(path);
+    for (enum endpoint endpoint = ENDPOINT_NONE + 1; endpoint < ENDPOINT_COUNT; endpoint++)
+        if (span_equal(path, without_version(endpoints[endpoint].path)))
+            return endpoint;
+    if (span_starts(path, SPAN("/models/")) && path.size > 8) {
+        *out_rest = span_from(path, 8);
+        return ENDPOINT_MODELS;
+    }
+    return ENDPOINT_NONE;
+}

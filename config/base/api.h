@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/base/api.h: the endpoints that clients call and the kinds of model servers, from the
+ * tables endpoint.def and kind.def.
+ *
+ * For:       names, paths, shapes, and which kind has which endpoint.
+ * Called by: config (names in files), meter (names in rows), gateway.
+ * Knows not: requests. */
+#ifndef CONFIG_BASE_API_H
+#define CONFIG_BASE_API_H
+
+#include "config/base/vocab.h"
+
+/* Whose errors and events an endpoint has. */
+enum api_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC };
+
+enum body_form { FORM_NONE, FORM_JSON, FORM_MULTIPART };
+
+/* How a kind of server has an endpoint. */
+enum service { SERVICE_LACKS, SERVICE_HAS, SERVICE_CHAT };
+
+struct endpoint_row {
+    struct span name;     /* in rows, logs, rules and metrics */
+    struct span path;     /* as clients call it */
+    struct span upstream; /* as servers have it */
+    enum api_shape shape;
+    enum body_form form;
+    enum service service[KIND_COUNT];
+};
+
+struct kind_row {
+    struct span name; /* in configuration files */
+    bool running;     /* streams can be asked for running usage */
+    bool salt;        /* takes cache_salt */
+    bool metrics;     /* says its load at GET /metrics */
+};
+
+/* The row of an endpoint; that of ENDPOINT_NONE is empty, its name "none". */
+const struct endpoint_row *endpoint_row(enum endpoint endpoint);
+
+/* The endpoint that this path (without query) calls, with or without /v1; for /v1/models/{id}
+ * *out_rest is the id as it came, else {NULL, 0}. ENDPOINT_NONE: none of ours. */
+enum endpoint endpoint_of_path(struct span path, struct span *out_rest);
+
+const struct kind_row *kind_row(enum kind kind);
+
+#endif
