@@ -263,7 +263,8 @@ static void read_header_match(const struct section *match, struct config_class *
 static void read_match(const struct section *section, struct config_class *class)
 {
     static const char *const endpoints[] = {
-#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+#define ENDPOINT(id, name, path, upstream, shape, form, charge, vllm, sglang, llamacpp, tgi,       \
+                 openai)                                                                           \
     [ENDPOINT_##id - 1] = (name),
 #include "config/base/endpoint.def"
 #undef ENDPOINT

@@ -225,6 +225,7 @@ static const struct known_field known_fields[] = {
     KNOWN("x-task-class", task_class, false),
     KNOWN("authorization", authorization, true),
     KNOWN("anthropic-beta", anthropic_beta, false),
+    KNOWN("x-litellm-tags", litellm_tags, false),
     KNOWN("accept-encoding", accept_encoding, false),
     KNOWN("content-encoding", content_encoding, true),
     KNOWN("anthropic-version", anthropic_version, false),

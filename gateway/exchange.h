@@ -82,7 +82,8 @@ struct exchange {
     struct span authorization, api_key_header, content_type, content_encoding, accept_encoding;
     struct span request_id, task_class, traceparent, tracestate, origin, accept;
     struct span anthropic_version, anthropic_beta;
-    struct field *kept; /* fields that a class of the config looks at */
+    struct span litellm_tags; /* x-litellm-tags: words of the client's for its rows */
+    struct field *kept;       /* fields that a class of the config looks at */
     uint32_t kept_count;
     struct span request_headers_wanted; /* CORS preflight */
     uint64_t exchange_number;

@@ -10,11 +10,14 @@
 #include <string.h>
 
 #include "config/base/metrics.h"
+#include "gateway/fault.h"
 #include "gateway/reply.h"
 #include "gateway/unzip.h"
 
 #define UNZIPPED_CEILING_BYTES (256u << 20)
 #define UNZIP_PIECE_BYTES 16384u
+#define WRITTEN_MOST 4u /* times event_bytes: one event may become several, the last repeats all   \
+                         */
 
 /* Does the client take this coding? Absent means: only as it is. */
 static bool client_takes(const struct exchange *x, struct span coding)
@@ -57,12 +60,15 @@ enum err relay_begin(struct attempt *attempt)
     tap_init(&attempt->tap);
     tally_init(&attempt->tally);
     attempt->tally.whole_body = !attempt->events;
+    const enum err err = rewrite_begin(attempt);
+    if (err != OK)
+        return err;
     if (unzip_knows(attempt->content_encoding)) {
         attempt->unzip = unzip_new(UNZIPPED_CEILING_BYTES);
         if (attempt->unzip == NULL)
             return ERR_NO_MEMORY;
-        attempt->decode =
-            attempt->events || !client_takes(attempt->exchange, attempt->content_encoding);
+        attempt->decode = attempt->events || attempt->rewrite != REWRITE_NOTHING ||
+                          !client_takes(attempt->exchange, attempt->content_encoding);
     }
     return OK;
 }
@@ -134,6 +140,48 @@ static enum err pass_without_usage(struct attempt *attempt, struct span event, s
     return OK;
 }
 
+/* Passes what was written anew, and frees it. */
+static enum err pass_written(struct attempt *attempt, enum err err, struct writer *out, size_t hint)
+{
+    if (err == OK)
+        err = out->err;
+    if (err == OK && out->text.size)
+        err = pass(attempt, (struct span){out->text.data, out->text.size}, hint);
+    buffer_free(&out->text);
+    return err == ERR_TOO_LARGE ? ERR_EVENT_TOO_LARGE : err;
+}
+
+static struct writer new_writer(const struct attempt *attempt)
+{
+    return writer_new(WRITTEN_MOST * (size_t)attempt->exchange->config->limits_event_bytes);
+}
+
+static enum err pass_translated(struct attempt *attempt, struct span data, size_t hint)
+{
+    struct writer out = new_writer(attempt);
+    return pass_written(attempt, rewrite_event(attempt, data, &out), &out, hint);
+}
+
+static enum err pass_translated_end(struct attempt *attempt, size_t hint)
+{
+    struct writer out = new_writer(attempt);
+    return pass_written(attempt, rewrite_events_end(attempt, &out), &out, hint);
+}
+
+/* An event that says that the server has failed: as it came, or in the client's shape. */
+static enum err pass_error(struct attempt *attempt, struct span event, struct span data,
+                           size_t hint)
+{
+    const enum endpoint endpoint = attempt->exchange->endpoint;
+    struct writer out = new_writer(attempt);
+    struct fault fault;
+    fault_read(data, &attempt->exchange->arena, &fault);
+    if (fault_has_shape(&fault, endpoint_row(endpoint)->shape))
+        return pass(attempt, event, hint);
+    fault_write_event(&fault, endpoint, &out);
+    return pass_written(attempt, OK, &out, hint);
+}
+
 static enum err relay_data(struct attempt *attempt, struct span event, struct span data,
                            size_t hint)
 {
@@ -145,7 +193,11 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
     attempt->finish_seen |= tap->finished;
     attempt->error_seen |= tap->has_error;
     metric_add(METRIC_events_relayed_total, 1);
-    if (tap->has_usage) {
+    if (attempt->rewrite == REWRITE_EVENTS)
+        return pass_translated(attempt, data, hint);
+    if (tap->has_error)
+        return pass_error(attempt, event, data, hint);
+    if (tap->has_usage && tap->usage_end) {
         const bool closing = tap->has_choices && tap->choices == 0;
         if (closing && !ask->include_usage)
             return OK;
@@ -169,7 +221,8 @@ static enum err relay_event(struct attempt *attempt, struct span event, size_t h
         err = pass(attempt, event, hint);
     } else if (sse_is_done(data)) {
         attempt->done_seen = attempt->begun = true;
-        err = pass(attempt, event, hint);
+        err = attempt->rewrite == REWRITE_EVENTS ? pass_translated_end(attempt, hint)
+                                                 : pass(attempt, event, hint);
     } else {
         err = relay_data(attempt, event, data, hint);
         attempt->begun = true;
@@ -242,6 +295,24 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
 
 /* ---- bodies ---- */
 
+/* A piece of a body that is no stream, unpacked when the client gets it so. */
+static enum err relay_plain(struct attempt *attempt, struct span piece, size_t hint)
+{
+    tap_feed(&attempt->tap, piece);
+    if (attempt->rewrite == REWRITE_NOTHING) {
+        attempt->begun = true;
+        return pass(attempt, piece, hint);
+    }
+    enum err err = rewrite_keep(attempt, piece);
+    if (err != ERR_TOO_LARGE || attempt->rewrite == REWRITE_WHOLE)
+        return err == ERR_TOO_LARGE ? ERR_EVENT_TOO_LARGE : err;
+    struct buffer kept = rewrite_give_up(attempt);
+    attempt->begun = true;
+    err = pass(attempt, (struct span){kept.data, kept.size}, kept.size + piece.size);
+    buffer_free(&kept);
+    return err != OK ? err : pass(attempt, piece, hint);
+}
+
 /* A small piece may unpack to a thousand times its size: what its riders do not take stays packed.
  */
 static enum err relay_unzipped(struct attempt *attempt, struct span piece)
@@ -262,10 +333,10 @@ static enum err relay_unzipped(struct attempt *attempt, struct span piece)
             continue;
         if (attempt->events) {
             err = relay_events(attempt, text, size);
+        } else if (attempt->decode) {
+            err = relay_plain(attempt, text, size);
         } else {
             tap_feed(&attempt->tap, text);
-            if (attempt->decode)
-                err = pass(attempt, text, size);
         }
         if (err != OK)
             return err;
@@ -300,13 +371,40 @@ enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hin
             return err;
         if (attempt->decode)
             return OK;
-    } else if (attempt->events) {
-        return relay_events(attempt, piece, room_hint);
-    } else {
-        tap_feed(&attempt->tap, piece);
+        attempt->begun = true;
+        return pass(attempt, piece, room_hint);
     }
-    attempt->begun = true;
-    return pass(attempt, piece, room_hint);
+    return attempt->events ? relay_events(attempt, piece, room_hint)
+                           : relay_plain(attempt, piece, room_hint);
+}
+
+bool relay_has_head(const struct attempt *attempt)
+{
+    return attempt->events ? attempt->begun : attempt->rewrite == REWRITE_NOTHING;
+}
+
+/* The head's fields say JSON of this length. */
+static void set_json_length(struct attempt *attempt, size_t bytes)
+{
+    static const struct span name = {"content-type", 12}, json = {"application/json", 16};
+    uint32_t i = 0;
+    while (i < attempt->field_count && !span_equal(attempt->fields[i].name, name))
+        i++;
+    if (i == attempt->field_count)
+        attempt->field_count++; /* keep_fields() leaves room for one more */
+    attempt->fields[i] = (struct field){name, json};
+    attempt->framing = H1_LENGTH;
+    attempt->length = bytes;
+}
+
+/* A body that was kept is whole. */
+static enum err pass_kept(struct attempt *attempt)
+{
+    struct writer out = new_writer(attempt);
+    const enum err err = rewrite_whole(attempt, &out);
+    if (err == OK && out.err == OK)
+        set_json_length(attempt, out.text.size);
+    return pass_written(attempt, err, &out, out.text.size);
 }
 
 enum err relay_end(struct attempt *attempt)
@@ -314,12 +412,14 @@ enum err relay_end(struct attempt *attempt)
     if (!attempt->events) {
         tally_add(&attempt->tally, &attempt->tap);
         attempt->tap.text_bytes = 0;
-        return OK;
+        return attempt->rewrite == REWRITE_NOTHING ? OK : pass_kept(attempt);
     }
     if (attempt->pending_size ||
         !(attempt->done_seen || attempt->finish_seen || attempt->error_seen))
         return ERR_REPLICA_GONE;
-    return OK;
+    return attempt->rewrite == REWRITE_EVENTS && !attempt->done_seen
+               ? pass_translated_end(attempt, 0)
+               : OK;
 }
 
 void relay_error_event(struct attempt *attempt, enum err err)
@@ -341,4 +441,5 @@ void relay_fini(struct attempt *attempt)
     unzip_free(attempt->unzip);
     attempt->unzip = NULL;
     buffer_free(&attempt->packed);
+    rewrite_fini(attempt);
 }

@@ -20,6 +20,9 @@ MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size
 /* The read is over: what it brought goes to the riders. */
 void relay_flush(struct attempt *attempt);
 
+/* Is the answer's head ready for the client? Not while its body decides what it will say. */
+bool relay_has_head(const struct attempt *attempt);
+
 /* Do bytes wait here until riders have taken more? Then nothing further is read. */
 bool relay_is_behind(const struct attempt *attempt);
 

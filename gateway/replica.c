@@ -536,6 +536,7 @@ static bool is_dropped(struct span name)
         {"date", 4},
         {"server", 6},
         {"alt-svc", 7},
+        {"request-id", 10},
         {"set-cookie", 10},
         {"x-request-id", 12},
         {"content-length", 14},
@@ -699,7 +700,7 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
     if (attempt->parcel.to_send == 0)
         parcel_free(&attempt->parcel);
     relay_flush(attempt);
-    if (!attempt->head_ready && (!attempt->events || attempt->begun)) {
+    if (!attempt->head_ready && relay_has_head(attempt)) {
         attempt->head_ready = true;
         exchange_wake(attempt->exchange);
     }

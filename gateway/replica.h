@@ -18,6 +18,7 @@
 #include "gateway/exchange.h"
 #include "gateway/io.h"
 #include "gateway/parcel.h"
+#include "gateway/rewrite.h"
 #include "gateway/sse.h"
 #include "gateway/tap.h"
 
@@ -32,6 +33,7 @@ enum attempt_state {
 
 struct link;
 struct resolve;
+struct translator;
 struct unzip;
 
 struct attempt {
@@ -46,12 +48,12 @@ struct attempt {
     enum err cause;             /* once ended, OK if all went well */
     uint64_t began_ns, sent_ns, head_ns;
     struct parcel parcel; /* what is sent, until the answer's body begins */
-    bool any_byte;     /* the replica has said something on this connection */
-    bool fresh_only;   /* a kept connection was stale: open a new one */
-    bool keep_link;    /* the answer allows another request on the connection */
-    bool whole;        /* the answer came to its proper end */
-    bool dropped;      /* its exchange does not want it any more */
-    uint32_t interims; /* 1xx heads seen */
+    bool any_byte;        /* the replica has said something on this connection */
+    bool fresh_only;      /* a kept connection was stale: open a new one */
+    bool keep_link;       /* the answer allows another request on the connection */
+    bool whole;           /* the answer came to its proper end */
+    bool dropped;         /* its exchange does not want it any more */
+    uint32_t interims;    /* 1xx heads seen */
     struct h1_body body;
 
     /* the answer's head, for step_send */
@@ -72,6 +74,9 @@ struct attempt {
     struct tap tap;
     struct tally tally;
     struct unzip *unzip;
+    enum rewrite rewrite;
+    struct translator *translator; /* of an answer that is translated */
+    struct buffer kept;            /* of a body that must be whole before it can be passed on */
     struct buffer packed; /* compressed bytes that wait until riders have taken more */
     bool unzip_more;      /* unzip holds more for them, perhaps without further input */
     bool end_seen;        /* the body's end was read, but packed is not passed on yet */

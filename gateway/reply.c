@@ -9,12 +9,13 @@
 #include <string.h>
 
 #include "config/base/log.h"
+#include "gateway/fault.h"
 
 #define FEW_FIELDS 12u /* enough for nearly every answer */
 #define REQUEST_ID_BYTES_MAX 128u
 #define WANTED_HEADERS_BYTES_MAX 1024u
 #define NUMBER_BYTES 24u
-#define ERROR_FRAME_BYTES 160u /* of an error body, without its texts */
+#define ERROR_BYTES_MAX 16384u
 #define RETRY_AFTER_SECONDS "1"
 #define RETRY_AFTER_MS "1000"
 
@@ -195,6 +196,8 @@ static void name_field(struct exchange *x, struct span name, struct span value)
 void reply_common_fields(struct exchange *x)
 {
     reply_field(x, SPAN("x-request-id"), reply_request_id(x));
+    if (endpoint_row(x->endpoint)->shape == SHAPE_ANTHROPIC) /* where its SDKs look for it */
+        reply_field(x, SPAN("request-id"), reply_request_id(x));
     cors_fields(x);
     if (x->candidate_count == 0)
         return;
@@ -275,26 +278,27 @@ static char *put_quoted(char *at, struct span text)
     return at;
 }
 
-/* {"error":{…}} between before and after, in a chunk of its own; NULL without memory. */
-static struct chunk *error_chunk(const struct err_row *row, struct span message, struct span param,
-                                 struct span before, struct span after)
+/* An error of ours; param may be NULL. */
+static struct fault fault_of(const struct err_row *row, const char *message, const char *param)
 {
-    const struct span type = span_of(row->type);
-    const struct span code = span_of(row->code);
-    struct chunk *chunk =
-        chunk_new(ERROR_FRAME_BYTES + 6 * (message.size + param.size + type.size + code.size));
+    return (struct fault){.message = span_of(message ? message : row->says),
+                          .type = span_of(row->type),
+                          .param = span_of(param),
+                          .code = span_of(row->code),
+                          .status = row->status};
+}
 
-    if (chunk == NULL)
-        return NULL;
-    char *at = put(chunk_data(chunk), before);
-    at = put_quoted(put(at, SPAN("{\"error\":{\"message\":")), message);
-    at = put_quoted(put(at, SPAN(",\"type\":")), type);
-    at = put(at, SPAN(",\"param\":"));
-    at = param.data ? put_quoted(at, param) : put(at, SPAN("null"));
-    at = put_quoted(put(at, SPAN(",\"code\":")), code);
-    at = put(put(at, SPAN("}}")), after);
-    chunk->size = (uint32_t)(at - chunk_data(chunk));
-    chunk->ours = true;
+/* What was written as a chunk of ours; NULL without memory. */
+static struct chunk *written_chunk(struct writer *writer)
+{
+    struct chunk *chunk = writer->err == OK ? chunk_new(writer->text.size) : NULL;
+
+    if (chunk) {
+        memcpy(chunk_data(chunk), writer->text.data, writer->text.size);
+        chunk->size = (uint32_t)writer->text.size;
+        chunk->ours = true;
+    }
+    buffer_free(&writer->text);
     return chunk;
 }
 
@@ -323,9 +327,11 @@ static void answer_error(struct exchange *x, enum err err, const char *message, 
                          struct span allowed)
 {
     const struct err_row *row = err_row(err);
-    struct chunk *chunk = error_chunk(row, span_of(message ? message : row->says), span_of(param),
-                                      SPAN(""), SPAN(""));
+    const struct fault fault = fault_of(row, message, param);
+    struct writer writer = writer_new(ERROR_BYTES_MAX);
 
+    fault_write(&fault, endpoint_row(x->endpoint)->shape, &writer);
+    struct chunk *chunk = written_chunk(&writer);
     if (x->cause == OK)
         x->cause = err;
     reply_begin(x, row->status);
@@ -349,9 +355,11 @@ void reply_method_error(struct exchange *x, struct span allowed)
 struct chunk *reply_error_event(struct exchange *x, enum err err)
 {
     const struct err_row *row = err_row(err);
-    struct chunk *chunk =
-        error_chunk(row, span_of(row->says), (struct span){NULL, 0}, SPAN("data: "), SPAN("\n\n"));
+    const struct fault fault = fault_of(row, NULL, NULL);
+    struct writer writer = writer_new(ERROR_BYTES_MAX);
 
+    fault_write_event(&fault, x->endpoint, &writer);
+    struct chunk *chunk = written_chunk(&writer);
     if (chunk == NULL)
         return NULL;
     chunk->text_bytes = x->delivered_text_bytes;

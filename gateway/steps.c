@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "config/base/clock.h"
+#include "config/base/log.h"
 #include "config/base/metrics.h"
 #include "gateway/access.h"
 #include "gateway/admin.h"
@@ -228,6 +229,22 @@ enum verdict step_classify(struct exchange *x)
 
 /* ---- admit ---- */
 
+/* What the row calls tags: the tenant's, and those that the client sends as LiteLLM's clients do
+ * (x-litellm-tags: a, b), under "request". Cut by the slot when they are too long. */
+static struct span row_tags(struct exchange *x)
+{
+    const struct span own = x->key->tenant->tags_json;
+    struct text text;
+    if (x->litellm_tags.size == 0 ||
+        !text_init(&text, &x->arena, own.size + 6 * x->litellm_tags.size + 32))
+        return own;
+    text_put(&text, own.size > 2 ? (struct span){own.data, own.size - 1} : SPAN("{"));
+    text_put(&text, own.size > 2 ? SPAN(",\"request\":\"") : SPAN("\"request\":\""));
+    text.at += log_escape(x->litellm_tags, text.at, 6 * x->litellm_tags.size);
+    text_put(&text, SPAN("\"}"));
+    return text_span(&text);
+}
+
 /* The trace id inside a traceparent of the W3C's form; {NULL, 0}: there is none. */
 static struct span trace_id(struct span traceparent)
 {
@@ -244,7 +261,7 @@ enum verdict step_admit(struct exchange *x)
         .trace_id = trace_id(x->traceparent),
         .tenant = x->key->tenant->name,
         .key = x->key->id,
-        .tags_json = x->key->tenant->tags_json,
+        .tags_json = row_tags(x),
         .endpoint = x->endpoint,
         .class = x->class ? x->class->name : (struct span){NULL, 0},
         .stream = x->ask.stream,
@@ -617,7 +634,8 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
     /* A plain answer that its replica cut is of no use to anybody, and nobody has said what it
      * cost. */
     const bool useless = x->broke && !x->ask.stream && x->whole_source == SOURCE_NONE;
-    ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless;
+    ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless &&
+                       endpoint_row(x->endpoint)->charged;
     if (!ending->billable)
         return;
     if (all) {
@@ -626,8 +644,16 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
     } else if (x->delivered_source != SOURCE_NONE) {
         ending->usage = x->delivered;
         ending->source = x->delivered_source;
-    } else {
-        meter_estimate(x->model->estimate, &sizes, &ending->usage);
+    }
+    /* Nothing was said, or (a stream of messages that was cut) of the input alone. */
+    const bool half = ending->source == SOURCE_RUNNING && ending->usage.output < 0;
+    if (ending->source == SOURCE_NONE || half) {
+        struct usage estimate;
+        meter_estimate(x->model->estimate, &sizes, &estimate);
+        if (!half)
+            ending->usage = estimate;
+        ending->usage.output = estimate.output;
+        ending->usage.reasoning = estimate.reasoning;
         ending->source = SOURCE_ESTIMATED;
         metric_add(METRIC_usage_estimated_total, 1);
     }
@@ -672,6 +698,8 @@ static int64_t settle_slot(struct exchange *x)
 enum verdict step_settle(struct exchange *x)
 {
     int64_t cost_pusd = 0;
+    if (x->model && config_service(x->model, x->endpoint) == SERVICE_CHAT)
+        x->flags |= FLAG_TRANSLATED;
     if (x->ended_ns == 0)
         x->ended_ns = x->worker->now_ns;
     if (x->attempt)

@@ -8,12 +8,15 @@
 
 #include "config/base/span.h"
 
+enum charge { CHARGE_FREE, CHARGE_CHARGED };
+
 /* clang-format off */
 static const struct endpoint_row endpoints[ENDPOINT_COUNT] = {
     [ENDPOINT_NONE] = {.name = {"none", 4}, .path = {"", 0}, .upstream = {"", 0}},
-#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+#define ENDPOINT(id, name, path, upstream, shape, form, charge, vllm, sglang, llamacpp, tgi, openai)       \
     [ENDPOINT_##id] = {{(name), sizeof(name) - 1}, {(path), sizeof(path) - 1},                     \
                        {(upstream), sizeof(upstream) - 1}, SHAPE_##shape, FORM_##form,             \
+                       CHARGE_##charge == CHARGE_CHARGED,                                          \
                        {[KIND_VLLM] = SERVICE_##vllm, [KIND_SGLANG] = SERVICE_##sglang,            \
                         [KIND_LLAMACPP] = SERVICE_##llamacpp, [KIND_TGI] = SERVICE_##tgi,          \
                         [KIND_OPENAI] = SERVICE_##openai}},

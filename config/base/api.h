@@ -24,6 +24,7 @@ struct endpoint_row {
     struct span upstream; /* as servers have it */
     enum api_shape shape;
     enum body_form form;
+    bool charged; /* its tokens are billed */
     enum service service[KIND_COUNT];
 };
 

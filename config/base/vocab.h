@@ -35,7 +35,8 @@ struct span {
 /* What a client asks for; endpoint.def has a row for each. */
 enum endpoint {
     ENDPOINT_NONE,
-#define ENDPOINT(id, name, path, upstream, shape, form, vllm, sglang, llamacpp, tgi, openai)       \
+#define ENDPOINT(id, name, path, upstream, shape, form, charge, vllm, sglang, llamacpp, tgi,       \
+                 openai)                                                                           \
     ENDPOINT_##id,
 #include "config/base/endpoint.def"
 #undef ENDPOINT

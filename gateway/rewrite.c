@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/rewrite.c: see rewrite.h.
+ *
+ * For:       deciding what is rewritten, and keeping what must be whole before it can be.
+ * Called by: relay.c.
+ * Knows not: sockets, framing, usage. */
+#include "gateway/rewrite.h"
+
+#include "gateway/fault.h"
+#include "gateway/replica.h"
+#include "gateway/translate.h"
+
+#define ERROR_BYTES_MAX 65536u /* longer ones are no messages: they pass as they came */
+
+enum err rewrite_begin(struct attempt *attempt)
+{
+    struct exchange *x = attempt->exchange;
+    attempt->rewrite = REWRITE_NOTHING;
+    if (attempt->status >= 400) {
+        attempt->rewrite = REWRITE_ERROR;
+        return OK;
+    }
+    if (config_service(attempt->model, x->endpoint) != SERVICE_CHAT)
+        return OK;
+    const struct translator_facts facts = {
+        .model = x->ask.model.size ? x->ask.model : attempt->model->name,
+        .exchange_id = {x->exchange_id, 32},
+        .body = {x->body.data, x->body.size},
+        .created_s = x->opened_us / 1000000,
+    };
+    attempt->translator = translator_new(x->endpoint, &facts);
+    if (attempt->translator == NULL)
+        return ERR_NO_MEMORY;
+    attempt->rewrite = attempt->events ? REWRITE_EVENTS : REWRITE_WHOLE;
+    return OK;
+}
+
+enum err rewrite_keep(struct attempt *attempt, struct span piece)
+{
+    const size_t most = attempt->rewrite == REWRITE_ERROR
+                            ? ERROR_BYTES_MAX
+                            : (size_t)attempt->exchange->config->limits_flight_bytes;
+    if (piece.size > most - attempt->kept.size)
+        return ERR_TOO_LARGE;
+    return buffer_append(&attempt->kept, piece) ? OK : ERR_NO_MEMORY;
+}
+
+struct buffer rewrite_give_up(struct attempt *attempt)
+{
+    const struct buffer kept = attempt->kept;
+    attempt->kept = (struct buffer){NULL, 0, 0};
+    attempt->rewrite = REWRITE_NOTHING;
+    return kept;
+}
+
+/* An error in the client's shape: byte for byte when it has it already. */
+static void write_error(struct attempt *attempt, struct writer *out)
+{
+    const struct exchange *x = attempt->exchange;
+    const struct span body = {attempt->kept.data, attempt->kept.size};
+    const enum api_shape shape = endpoint_row(x->endpoint)->shape;
+    struct fault fault;
+    fault_read(body, &attempt->exchange->arena, &fault);
+    fault.status = attempt->status;
+    if (fault_has_shape(&fault, shape))
+        writer_put(out, body);
+    else
+        fault_write(&fault, shape, out);
+}
+
+enum err rewrite_whole(struct attempt *attempt, struct writer *out)
+{
+    const struct span body = {attempt->kept.data, attempt->kept.size};
+    if (attempt->rewrite == REWRITE_WHOLE)
+        return translator_whole(attempt->translator, body, out);
+    write_error(attempt, out);
+    return out->err;
+}
+
+enum err rewrite_event(struct attempt *attempt, struct span data, struct writer *out)
+{
+    return translator_event(attempt->translator, data, out);
+}
+
+enum err rewrite_events_end(struct attempt *attempt, struct writer *out)
+{
+    return translator_end(attempt->translator, out);
+}
+
+void rewrite_fini(struct attempt *attempt)
+{
+    translator_free(attempt->translator);
+    attempt->translator = NULL;
+    buffer_free(&attempt->kept);
+}
