@@ -34,6 +34,7 @@ SCRIPT_SECONDS = 120
 QUIET_SECONDS = 10
 
 BOTH = ("h1", "h2")
+SWAPPED = "(h1 with TLS, h2 without)"
 # Name in the tables, script, protocols, packages whose versions are told.
 CLIENTS = (
     ("OpenAI Node", "openai.mjs", BOTH, ("npm:openai", "npm:undici")),
@@ -49,9 +50,9 @@ CLIENTS = (
     ("LiteLLM", "litellm_python.py", ("h1",), ("litellm",)),
     ("Open WebUI (recorded)", "openwebui.py", ("h1",), ("aiohttp", "requests")),
     ("curl", "curl.py", BOTH, ()),
-    ("curl, TLS and prior knowledge", "curl.py", BOTH, ()),
+    ("curl (h1 with TLS, h2 without)", "curl.py", BOTH, ()),
     ("h2load", "h2load.py", BOTH, ()),
-    ("h2load, TLS and prior knowledge", "h2load.py", BOTH, ()),
+    ("h2load (h1 with TLS, h2 without)", "h2load.py", BOTH, ()),
 )
 # Models whose servers lack an endpoint: for which clients they are run again, and with what.
 TRANSLATED = (
@@ -142,7 +143,7 @@ def jobs(wanted, direct):
         if wanted and not any(part.lower() in client.lower() for part in wanted):
             continue
         for protocol in protocols:
-            if direct and protocol == "h2":
+            if direct and (protocol == "h2" or SWAPPED in client):
                 continue
             found.append((client, script, protocol, {}))
             for model, endpoints, clients in TRANSLATED:
@@ -154,7 +155,7 @@ def jobs(wanted, direct):
 
 def run_script(lane, python, client, script, protocol, more):
     """The results of one script, and its last words when it did not end well."""
-    over_tls = (protocol == "h2") != ("TLS and" in client)
+    over_tls = (protocol == "h2") != (SWAPPED in client)
     told = {"client": client, "protocol": protocol, "direct": lane.direct,
             "root": lane.address(over_tls), "ca": str(lane.authority.ca),
             "key": harness.REPLICA_KEY if lane.direct else harness.KEY, **more}
