@@ -7,6 +7,7 @@
 // Knows not: any client, the gateway's configuration.
 
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import diagnostics from 'node:diagnostics_channel';
 import { Agent } from 'undici';
 
@@ -15,6 +16,8 @@ export const target = {
   model: 'small', endpoints: [], direct: false, translated: false, ...JSON.parse(process.argv[2]),
 };
 export const baseURL = `${target.root}/v1`;
+
+globalThis.File ??= File; // Node 18 has it in a module only, and clients look for the global
 
 /** Node's own fetch speaks HTTP/2 by this dispatcher alone; undefined leaves a client as it is. */
 export const dispatcher = target.protocol === 'h2' ? new Agent({ allowH2: true }) : undefined;
