@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/fake/answer.h: heads and whole answers as a model server writes them.
+/* tests/fake/answer.h: heads of answers, and parts that all APIs share.
  *
- * For:       everything that goes out in one piece, and parts that streams share.
- * Called by: server.c, stream.c.
- * Knows not: sockets. */
+ * For:       HTTP heads as each kind of server writes them, times, compressed bodies.
+ * Called by: service.c and the files that write answers.
+ * Knows not: sockets, what bodies say. */
 #ifndef FAKE_ANSWER_H
 #define FAKE_ANSWER_H
 
 #include <time.h>
 
+#include "tests/fake/kind.h"
 #include "tests/fake/work.h"
 
 enum framing { FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_UNTIL_CLOSE };
@@ -18,7 +19,7 @@ struct head {
     enum framing framing;
     size_t body_bytes;        /* FRAMING_LENGTH */
     struct text content_type; /* empty: none */
-    struct text request_id;   /* empty: no x-request-id */
+    struct text lines;        /* further header lines, each with its CRLF */
     long retry_after;         /* seconds; -1: none */
     bool close;
     bool gzip;
@@ -30,23 +31,10 @@ time_t answer_time(void);
 
 void answer_add_head(struct buffer *out, const struct head *head);
 
-/* The body of an error in the shape of the kind of server. message and param are raw JSON text. */
-void answer_add_error(struct buffer *out, bool openai, int status, struct text message,
-                      struct text param);
-
-/* The whole body of a chat completion, a completion; of embeddings, `ask` gives the inputs. */
-void answer_add_body(struct buffer *out, const struct work *work, const struct ask *ask);
-
-/* The words of tokens [from, to) */
-void answer_add_words(struct buffer *out, uint64_t from, uint64_t to);
-
-/* `"usage":{...}` of a finished answer. */
-void answer_add_usage(struct buffer *out, const struct work *work);
+/* `{"id":"...","object":"OBJECT","created":N,"model":"..."`, without a comma behind it. */
+void answer_add_opening(struct buffer *out, const struct work *work, struct text object);
 
 /* The bytes, compressed as one gzip member. */
 void answer_add_gzip(struct buffer *out, const struct buffer *plain);
-
-/* Makes the table of words; once, before anything else. */
-void answer_prepare(void);
 
 #endif

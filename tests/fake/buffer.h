@@ -58,6 +58,11 @@ static inline void buffer_add_text(struct buffer *buffer, struct text text)
     buffer_add(buffer, text.at, text.bytes);
 }
 
+static inline void buffer_add_string(struct buffer *buffer, const char *string)
+{
+    buffer_add(buffer, string, strlen(string));
+}
+
 #define buffer_add_literal(buffer, literal) buffer_add((buffer), (literal), sizeof(literal) - 1)
 
 static inline int text_equals(struct text text, struct text other)

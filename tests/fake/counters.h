@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/counters.h: what this server really did.
  *
- * For:       the truth that tests compare with what a gateway billed; the log, and a model server's
- *            metrics page.
- * Called by: server.c, main.c.
+ * For:       the truth that tests compare with what a gateway billed; the log; metrics.c
+ *            shows it as a model server would.
+ * Called by: server.c, control.c, metrics.c, main.c.
  * Knows not: sockets. Tokens are counted when they are handed to a socket, apart from any usage
  *            that is reported. */
 #ifndef FAKE_COUNTERS_H
@@ -20,13 +20,18 @@ struct counters {
     uint64_t ended_by_length;
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
-    uint64_t cached_tokens; /* as told by directives */
+    uint64_t cached_tokens; /* prompt tokens from the cache, by directive or by the engine */
+    uint64_t audio_bytes;   /* of the files of audio requests */
+    uint64_t preemptions;
     uint64_t accepted_connections;
     uint64_t last_abort_ns; /* CLOCK_MONOTONIC when the last client left early; 0: none did */
     unsigned open_connections;
     unsigned open_streams;
     unsigned running;
     unsigned most_running;
+    unsigned waiting;     /* by the engine: in its queue */
+    unsigned used_blocks; /* of its KV cache */
+    unsigned all_blocks;  /* 0: there is no engine */
 };
 
 extern struct counters counters;
@@ -41,9 +46,6 @@ void counters_reset(void);
 
 /* {"requests":...,...} */
 void counters_add_json(struct buffer *out);
-
-/* Prometheus text with vLLM's names. */
-void counters_add_metrics(struct buffer *out, const char *model);
 
 /* The log: one line per finished request,
  * `<x-request-id> <endpoint> <model> <status> <prompt tokens> <generated tokens>

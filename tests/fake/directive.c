@@ -39,7 +39,8 @@ static const struct {
     NAME(big), NAME(fail), NAME(retry_after), NAME(status_only), NAME(reset), NAME(fin),
     NAME(stall), NAME(error_event), NAME(no_usage), NAME(cached), NAME(claim_input),
     NAME(claim_output), NAME(gzip), NAME(interim), NAME(junk), NAME(close), NAME(length_body),
-    NAME(chunked_body), NAME(until_close), NAME(split), NAME(poison),
+    NAME(chunked_body), NAME(until_close), NAME(split), NAME(poison), NAME(reasoning),
+    NAME(ping_ms), NAME(failed), NAME(usage_tokens), NAME(health),
 #undef NAME
 };
 /* clang-format on */
@@ -55,6 +56,18 @@ static long value_of(struct text word)
     for (size_t i = 0; i < word.bytes && i < 15 && word.at[i] >= '0' && word.at[i] <= '9'; i++)
         value = value * 10 + (word.at[i] - '0');
     return value;
+}
+
+/* A name may stand in JSON text: other bytes become `_`. */
+static void set_tool(struct directive *directive, struct text value)
+{
+    size_t count = value.bytes < TOOL_NAME_BYTES - 1 ? value.bytes : TOOL_NAME_BYTES - 1;
+
+    for (size_t i = 0; i < count; i++) {
+        char byte = value.at[i];
+        directive->tool[i] = byte < ' ' || byte == '"' || byte == '\\' ? '_' : byte;
+    }
+    directive->tool[count] = '\0';
 }
 
 static bool set_member(struct directive *directive, struct text name, struct text value)
@@ -86,6 +99,8 @@ bool directive_apply(struct directive *directive, struct text words, struct text
             struct text value = {sign + 1, (size_t)(at - sign - 1)};
             if (text_equals(name, TEXT("once")))
                 *out_once = value;
+            else if (text_equals(name, TEXT("tool")))
+                set_tool(directive, value);
             else if (!set_member(directive, name, value))
                 all_known = false;
         } else if (at > begin) {
@@ -127,6 +142,7 @@ static void drop_faults(struct directive *directive)
     directive->fin = WHEN_NEVER;
     directive->stall = WHEN_NEVER;
     directive->error_event = WHEN_NEVER;
+    directive->failed = 0;
     directive->junk = 0;
     directive->close = 0;
     directive->poison = 0;

@@ -21,10 +21,16 @@
  *                 tokens
  * fin=WHEN        a clean close without the end of the body; WHEN as above
  * stall=WHEN      silence until the client leaves; WHEN as above
- * error_event=N   after N events an error event, then [DONE]
- * once=KEY        the faults of this request come only to the first request that bears KEY
- * no_usage=1      no usage anywhere
- * cached=N        prompt_tokens_details.cached_tokens in the last usage
+ * error_event=N   after N events an error event as the kind writes it, then [DONE] where the API
+ * has one; response.failed in /v1/responses failed=1        a response (/v1/responses) ends as
+ * failed when all its tokens are there once=KEY        the faults of this request come only to the
+ * first request that bears KEY reasoning=N     so many reasoning tokens before the others
+ * (reasoning_content, reasoning, thinking); a limit of the body holds for both together tool=NAME
+ * a call of this tool is the answer, as when tool_choice demands it; its arguments fit the tool's
+ * schema if the body has it ping_ms=N       in a stream that is silent for N ms a comment `:` is
+ * sent, an event `ping` in /v1/messages; again and again no_usage=1      no usage anywhere
+ * usage_tokens=1  audio: usage counts tokens, else seconds
+ * cached=N        so many prompt tokens came from the cache, says the last usage
  * claim_input=N, claim_output=N   the usage says so, whatever is true
  * gzip=1          the body is compressed although nobody asked
  * interim=1       100 and 103 go first
@@ -33,7 +39,9 @@
  * length_body=1   a stream with content-length; chunked_body=1: a plain answer in chunks;
  *                 until_close=1: neither
  * split=N         everything is written in pieces of N bytes
- * poison=1        the next request on this connection meets a reset */
+ * poison=1        the next request on this connection meets a reset
+ *
+ * By POST /fake/set only: health=STATUS   what GET /health answers, in the kind's shape */
 #ifndef FAKE_DIRECTIVE_H
 #define FAKE_DIRECTIVE_H
 
@@ -44,6 +52,8 @@
 /* When a fault comes: NEVER, before the first byte, after the head, or after as many token events
  * (0 and up). */
 enum { WHEN_NEVER = -3, WHEN_BEFORE = -2, WHEN_HEAD = -1 };
+
+enum { TOOL_NAME_BYTES = 80 };
 
 struct directive {
     long tokens; /* -1: as the body asks */
@@ -73,6 +83,12 @@ struct directive {
     long until_close;
     long split; /* 0: whole */
     long poison;
+    long reasoning;
+    long ping_ms;
+    long failed;
+    long usage_tokens;
+    long health;                /* 0: well */
+    char tool[TOOL_NAME_BYTES]; /* empty: none */
 };
 
 /* What holds when nobody says anything. */

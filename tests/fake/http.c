@@ -66,6 +66,10 @@ static bool read_field(struct text name, struct text value, struct request *requ
         if (name_is(name, TEXT("expect")))
             request->expects_continue = name_is(value, TEXT("100-continue"));
         break;
+    case 9:
+        if (name_is(name, TEXT("x-api-key")))
+            request->api_key = value;
+        break;
     case 10:
         if (name_is(name, TEXT("connection")) && name_is(value, TEXT("close"))) {
             request->says_close = true;

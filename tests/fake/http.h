@@ -19,8 +19,9 @@ struct request {
     struct text request_id;
     struct text content_type;
     struct text authorization;
-    struct text head; /* as received, with the empty line */
-    struct text body; /* chunks already joined */
+    struct text api_key; /* x-api-key */
+    struct text head;    /* as received, with the empty line */
+    struct text body;    /* chunks already joined */
     size_t content_length;
     bool chunked;
     bool keep_alive;

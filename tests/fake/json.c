@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/json.c: walks over JSON text without building anything.
  *
- * For:       ask.c and answer.c pull the few members they need out of a body.
- * Called by: ask.c, answer.c.
+ * For:       the few members that are needed are pulled out of a body.
+ * Called by: ask.c, schema.c and the files that write answers.
  * Knows not: what the members mean. */
 #include "tests/fake/json.h"
 
@@ -156,6 +156,39 @@ void json_skip(struct json *json)
             !text_equals(word, TEXT("null")))
             fail(json);
     }
+}
+
+struct text json_value(struct json *json)
+{
+    json_peek(json);
+    const char *begin = json->at;
+    json_skip(json);
+    return (struct text){begin, (size_t)(json->at - begin)};
+}
+
+bool json_find(struct text object, struct text name, struct text *out_value)
+{
+    struct json json = {object.at, object.at + object.bytes, 0, false};
+    bool first = true;
+    struct text key;
+
+    if (json_peek(&json) != '{' || !json_enter(&json, '{'))
+        return false;
+    while (json_member(&json, &first, &key)) {
+        if (text_equals(key, name)) {
+            *out_value = json_value(&json);
+            return !json.broken;
+        }
+        json_skip(&json);
+    }
+    return false;
+}
+
+struct text json_unquote(struct text value)
+{
+    if (value.bytes < 2 || value.at[0] != '"')
+        return value;
+    return (struct text){value.at + 1, value.bytes - 2};
 }
 
 bool json_at_end(struct json *json)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/json.h: walks over JSON text without building anything.
  *
- * For:       ask.c and answer.c pull the few members they need out of a body.
- * Called by: ask.c, answer.c.
+ * For:       the few members that are needed are pulled out of a body.
+ * Called by: ask.c, schema.c and the files that write answers.
  * Knows not: what the members mean. */
 #ifndef FAKE_JSON_H
 #define FAKE_JSON_H
@@ -42,6 +42,15 @@ bool json_true(struct json *json);
 
 /* Any value. */
 void json_skip(struct json *json);
+
+/* Any value, as its raw text. */
+struct text json_value(struct json *json);
+
+/* The raw value of an object's member; false when it has none (or is no object). */
+bool json_find(struct text object, struct text name, struct text *out_value);
+
+/* The raw bytes between the quotes when the value is a string, else the value as it is. */
+struct text json_unquote(struct text value);
 
 /* Whether only blanks are left. */
 bool json_at_end(struct json *json);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/main.c: a simulated model server.
  *
- * For:       tests and benches: it speaks HTTP as vLLM (or OpenAI) does, generates counted tokens,
- *            and fails on demand.
+ * For:       tests and benches: it speaks HTTP as vLLM, SGLang, llama.cpp, TGI or OpenAI do,
+ *            generates counted tokens, and fails on demand.
  *            directive.h lists what a test can ask for; GET /fake/counters says what was really
  *            done.
  * Called by: tests, `make run`, `make bench`.
@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/fake/content.h"
 #include "tests/fake/counters.h"
 #include "tests/fake/server.h"
 #include "tests/fake/service.h"
@@ -26,7 +27,9 @@ static const char usage_text[] =
     "  --port P             0: the kernel picks one; `ready PORT` is printed\n"
     "  --host ADDRESS       127.0.0.1\n"
     "  --models A,B         names that are served (fake)\n"
-    "  --kind vllm|openai   whose wire is spoken (vllm)\n"
+    "  --kind KIND          whose wire is spoken: vllm, sglang, llamacpp, tgi, openai (vllm)\n"
+    "  --old-errors         vllm: flat error objects, as before August 2025\n"
+    "  --old-metrics        vllm, llamacpp: metrics under names that are gone by now\n"
     "  --key KEY            the key that requests must bear (none)\n"
     "  --base-path PATH     in front of all paths (none)\n"
     "  --keep-alive-ms N    idle connections are closed after this (5000)\n"
@@ -106,6 +109,8 @@ int main(int argument_count, char **arguments)
         HOST,
         MODELS,
         KIND,
+        OLD_ERRORS,
+        OLD_METRICS,
         KEY,
         BASE_PATH,
         KEEP_ALIVE,
@@ -120,6 +125,8 @@ int main(int argument_count, char **arguments)
         {"host", required_argument, NULL, HOST},
         {"models", required_argument, NULL, MODELS},
         {"kind", required_argument, NULL, KIND},
+        {"old-errors", no_argument, NULL, OLD_ERRORS},
+        {"old-metrics", no_argument, NULL, OLD_METRICS},
         {"key", required_argument, NULL, KEY},
         {"base-path", required_argument, NULL, BASE_PATH},
         {"keep-alive-ms", required_argument, NULL, KEEP_ALIVE},
@@ -152,7 +159,14 @@ int main(int argument_count, char **arguments)
             set_models(optarg);
             break;
         case KIND:
-            service.openai = strcmp(optarg, "openai") == 0;
+            if (!kind_of_name(optarg, &dialect.kind))
+                return wrong_usage();
+            break;
+        case OLD_ERRORS:
+            dialect.old_errors = true;
+            break;
+        case OLD_METRICS:
+            dialect.old_metrics = true;
             break;
         case KEY:
             service.key = text_of(optarg);
@@ -187,7 +201,7 @@ int main(int argument_count, char **arguments)
         return wrong_usage();
     raise_limits();
     catch_signals();
-    answer_prepare();
+    content_prepare();
     if (!directive_remember_in(once_path)) {
         fprintf(stderr, "fake: %s: %s\n", once_path != NULL ? once_path : "memory",
                 strerror(errno));

@@ -173,6 +173,7 @@ static void sweep_dead(void)
         buffer_fini(&conn->input);
         buffer_fini(&conn->pending);
         buffer_fini(&conn->work.prefix);
+        buffer_fini(&conn->work.script);
         *conn = (struct conn){0};
         conn->next_dead = free_conns;
         free_conns = conn;
@@ -386,13 +387,14 @@ static void begin_answer(struct conn *conn, const struct request *request)
 {
     struct work *work = &conn->work;
     struct buffer prefix = work->prefix;
+    struct buffer script = work->script;
 
     idle_leave(conn);
     if (conn->poisoned) {
         conn_reset(conn);
         return;
     }
-    *work = (struct work){.prefix = prefix};
+    *work = (struct work){.prefix = prefix, .script = script};
     conn->busy = true;
     conn->continued = false;
     conn->due_ns = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/service.c: what a request gets.
  *
- * For:       paths, keys, models, errors, directives and the control plane, as one decision per
- *            request.
+ * For:       keys, models, errors and directives, as one decision per request.
  * Called by: server.c, main.c.
  * Knows not: sockets, timers. */
 #include "tests/fake/service.h"
@@ -10,16 +9,23 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "tests/fake/audio.h"
+#include "tests/fake/chat.h"
+#include "tests/fake/content.h"
+#include "tests/fake/control.h"
 #include "tests/fake/counters.h"
+#include "tests/fake/error.h"
+#include "tests/fake/messages.h"
+#include "tests/fake/pooling.h"
+#include "tests/fake/responses.h"
 #include "tests/fake/stream.h"
+#include "tests/fake/tokens.h"
 
 struct service service;
 
-static struct directive defaults; /* set by POST /fake/set */
-static bool defaults_ready;
-static struct buffer body;         /* the answer's body being made */
-static struct buffer squeezed;     /* the same, compressed */
-static struct buffer last_request; /* head and body, when recording */
+static struct buffer body;     /* the answer's body being made */
+static struct buffer squeezed; /* the same, compressed */
+static struct buffer lines;    /* header lines of a kind's own */
 
 #define JSON_TYPE TEXT("application/json")
 static const struct text no_text = {"", 0};
@@ -28,39 +34,6 @@ static void add_whole(struct buffer *out, const struct head *head)
 {
     answer_add_head(out, head);
     buffer_add(out, body.bytes, body.count);
-}
-
-/* An answer that is no inference. */
-static void reply_plain(struct buffer *out, int status, struct text type)
-{
-    struct head head = {
-        .status = status, .content_type = type, .body_bytes = body.count, .retry_after = -1};
-
-    add_whole(out, &head);
-}
-
-static void reply_error(struct buffer *out, int status, struct text message, struct text param)
-{
-    body.count = 0;
-    answer_add_error(&body, service.openai, status, message, param);
-    reply_plain(out, status, JSON_TYPE);
-}
-
-/* Path or method unknown: here the type is the status phrase. */
-static void reply_unknown(struct buffer *out, int status)
-{
-    body.count = 0;
-    if (service.openai)
-        answer_add_error(&body, true, status, TEXT("Unknown request URL."), no_text);
-    else if (status == 404)
-        buffer_add_literal(
-            &body, "{\"error\":{\"message\":\"Not Found\",\"type\":\"Not Found\",\"param\":null,"
-                   "\"code\":404}}");
-    else
-        buffer_add_literal(
-            &body, "{\"error\":{\"message\":\"Method Not Allowed\",\"type\":\"Method Not Allowed\","
-                   "\"param\":null,\"code\":405}}");
-    reply_plain(out, status, JSON_TYPE);
 }
 
 void service_add_refusal(struct buffer *out)
@@ -76,111 +49,20 @@ void service_add_refusal(struct buffer *out)
     add_whole(out, &head);
 }
 
-static bool key_fits(const struct request *request)
+bool service_key_fits(const struct request *request)
 {
     static const char scheme[] = "bearer ";
     struct text given = request->authorization;
 
     if (service.key.bytes == 0)
         return true;
+    if (request->api_key.bytes > 0 && dialect.kind == KIND_LLAMACPP)
+        return text_equals(request->api_key, service.key);
     if (given.bytes < sizeof scheme - 1 || strncasecmp(given.at, scheme, sizeof scheme - 1) != 0)
         return false;
     given.at += sizeof scheme - 1;
     given.bytes -= sizeof scheme - 1;
     return text_equals(given, service.key);
-}
-
-static void list_models(struct buffer *out)
-{
-    body.count = 0;
-    buffer_add_literal(&body, "{\"object\":\"list\",\"data\":[");
-    for (size_t i = 0; i < service.model_count; i++) {
-        if (i > 0)
-            buffer_add_literal(&body, ",");
-        buffer_add_literal(&body, "{\"id\":\"");
-        buffer_add_text(&body, service.models[i]);
-        buffer_add_literal(&body, "\",\"object\":\"model\",\"created\":");
-        buffer_add_number(&body, (uint64_t)answer_time());
-        buffer_add_literal(&body, ",\"owned_by\":\"vllm\",\"root\":\"");
-        buffer_add_text(&body, service.models[i]);
-        buffer_add_literal(&body, "\",\"parent\":null,\"max_model_len\":131072,\"permission\":[]}");
-    }
-    buffer_add_literal(&body, "]}");
-    reply_plain(out, 200, JSON_TYPE);
-}
-
-static struct directive *defaults_now(void)
-{
-    if (!defaults_ready)
-        defaults = directive_default;
-    defaults_ready = true;
-    return &defaults;
-}
-
-static void answer_control(const struct request *request, struct text what, struct buffer *out)
-{
-    struct text once;
-
-    body.count = 0;
-    if (text_equals(what, TEXT("counters"))) {
-        counters_add_json(&body);
-        reply_plain(out, 200, JSON_TYPE);
-        return;
-    }
-    if (text_equals(what, TEXT("last"))) {
-        buffer_add(&body, last_request.bytes, last_request.count);
-        reply_plain(out, 200, TEXT("application/octet-stream"));
-        return;
-    }
-    if (text_equals(what, TEXT("flush"))) {
-        counters_flush_log();
-    } else if (text_equals(what, TEXT("reset"))) {
-        counters_reset();
-        directive_forget();
-        last_request.count = 0;
-    } else if (text_equals(what, TEXT("set"))) {
-        *defaults_now() = directive_default;
-        if (!directive_apply(&defaults, request->query, &once)) {
-            buffer_add_literal(&body, "{\"ok\":false}");
-            reply_plain(out, 400, JSON_TYPE);
-            return;
-        }
-    } else {
-        reply_unknown(out, 404);
-        return;
-    }
-    buffer_add_literal(&body, "{\"ok\":true}");
-    reply_plain(out, 200, JSON_TYPE);
-}
-
-/* Everything but inference; false when the path is none of these. */
-static bool answer_small(const struct request *request, struct text path, struct buffer *out)
-{
-    static const char control[] = "/fake/";
-
-    body.count = 0;
-    if (path.bytes > sizeof control - 1 && memcmp(path.at, control, sizeof control - 1) == 0) {
-        answer_control(
-            request, (struct text){path.at + sizeof control - 1, path.bytes - (sizeof control - 1)},
-            out);
-    } else if (text_equals(path, TEXT("/health")) || text_equals(path, TEXT("/ping"))) {
-        reply_plain(out, service.openai ? 404 : 200, no_text);
-    } else if (text_equals(path, TEXT("/version"))) {
-        buffer_add_literal(&body, "{\"version\":\"0.0.0\"}");
-        reply_plain(out, 200, JSON_TYPE);
-    } else if (text_equals(path, TEXT("/metrics"))) {
-        counters_add_metrics(&body, service.models[0].at);
-        reply_plain(out, service.openai ? 404 : 200,
-                    TEXT("text/plain; version=0.0.4; charset=utf-8"));
-    } else if (text_equals(path, TEXT("/v1/models"))) {
-        if (key_fits(request))
-            list_models(out);
-        else
-            reply_error(out, 401, TEXT("Incorrect API key provided."), no_text);
-    } else {
-        return false;
-    }
-    return true;
 }
 
 /* A copy that may stand inside JSON text and in a log line; `fallback` when there is nothing to
@@ -200,15 +82,25 @@ static void copy_clean(char *to, size_t room, struct text from, const char *fall
     to[count] = '\0';
 }
 
+/* How the id of an answer begins. Only vLLM makes it of the request's own id. */
+static const char *const id_beginnings[] = {
+    [ENDPOINT_CHAT] = "chatcmpl-",       [ENDPOINT_COMPLETIONS] = "cmpl-",
+    [ENDPOINT_EMBEDDINGS] = "embd-",     [ENDPOINT_RESPONSES] = "resp_",
+    [ENDPOINT_MESSAGES] = "msg_",        [ENDPOINT_COUNT_TOKENS] = "count-",
+    [ENDPOINT_RERANK] = "rerank-",       [ENDPOINT_SCORE] = "score-",
+    [ENDPOINT_TOKENIZE] = "tokn-",       [ENDPOINT_DETOKENIZE] = "detokn-",
+    [ENDPOINT_TRANSCRIPTIONS] = "trsc-", [ENDPOINT_TRANSLATIONS] = "trsl-",
+    [ENDPOINT_POOLING] = "pool-",        [ENDPOINT_CLASSIFY] = "classify-",
+};
+
 static void name_work(struct work *work, const struct request *request)
 {
-    static const char *const beginnings[] = {"chatcmpl-", "cmpl-", "embd-"};
     static uint64_t serial;
-    const char *beginning = beginnings[work->endpoint];
+    const char *beginning = id_beginnings[work->endpoint];
 
     copy_clean(work->request_id, sizeof work->request_id, request->request_id, "-");
     serial++;
-    if (request->request_id.bytes > 0 && !work->openai) {
+    if (request->request_id.bytes > 0 && dialect.kind == KIND_VLLM) {
         size_t count = strlen(beginning);
         memcpy(work->id, beginning, count);
         memcpy(work->id + count, work->request_id, strlen(work->request_id) + 1);
@@ -218,28 +110,52 @@ static void name_work(struct work *work, const struct request *request)
     }
 }
 
+/* TGI tells its times and counts in the head (router/src/server.rs), OpenAI its own facts. */
+static struct text own_lines(const struct work *work)
+{
+    lines.count = 0;
+    if (dialect.kind == KIND_OPENAI) {
+        buffer_add_literal(&lines, "x-request-id: req_");
+        buffer_add_string(&lines, work->id);
+        buffer_add_literal(&lines, "\r\nopenai-version: 2020-10-01\r\nopenai-processing-ms: 1\r\n");
+    } else if (dialect.kind == KIND_TGI && work->stream) {
+        buffer_add_literal(&lines, "x-compute-type: cpu\r\nx-accel-buffering: no\r\n");
+    } else if (dialect.kind == KIND_TGI) {
+        buffer_add_literal(&lines, "x-compute-type: cpu\r\nx-compute-time: 0.001\r\n"
+                                   "x-total-time: 1\r\nx-validation-time: 0\r\n"
+                                   "x-queue-time: 0\r\nx-inference-time: 1\r\n"
+                                   "x-time-per-token: 0\r\nx-prompt-tokens: ");
+        buffer_add_number(&lines, work->prompt_tokens);
+        buffer_add_literal(&lines, "\r\nx-generated-tokens: ");
+        buffer_add_number(&lines, work->tokens * work->choices);
+        buffer_add_literal(&lines, "\r\n");
+    }
+    return (struct text){lines.bytes, lines.count};
+}
+
 /* An inference request that ends in an error. message and param are raw JSON text. */
 static void refuse(struct work *work, struct buffer *out, struct reply *reply, int status,
                    struct text message, struct text param)
 {
-    struct head head = {.status = status,
+    struct head head = {.status = error_status(status),
                         .content_type = JSON_TYPE,
+                        .lines = own_lines(work),
                         .retry_after = work->directive.retry_after,
                         .close = reply->close};
 
     body.count = 0;
-    answer_add_error(&body, work->openai, status, message, param);
+    error_add_body(&body, work->endpoint, head.status, message, param);
     head.body_bytes = body.count;
     add_whole(out, &head);
     work->stream = false;
     work->prompt_tokens = 0;
-    work->status = status;
+    work->status = head.status;
     reply->failed = true;
 }
 
 static bool model_known(struct text model)
 {
-    if (model.bytes == 0)
+    if (model.bytes == 0 || !kind_row()->checks_model)
         return true;
     for (size_t i = 0; i < service.model_count; i++)
         if (text_equals(model, service.models[i]))
@@ -255,25 +171,53 @@ static void refuse_model(struct work *work, struct buffer *out, struct reply *re
     refuse(work, out, reply, 404, (struct text){message, (size_t)count}, TEXT("model"));
 }
 
+static bool is_audio(enum endpoint endpoint)
+{
+    return endpoint == ENDPOINT_TRANSCRIPTIONS || endpoint == ENDPOINT_TRANSLATIONS;
+}
+
+/* Whether the body's media type is the one that the endpoint reads; llama.cpp does not ask. */
+static bool type_fits(struct text type, enum endpoint endpoint)
+{
+    struct text wanted =
+        is_audio(endpoint) ? TEXT("multipart/form-data") : TEXT("application/json");
+
+    if (dialect.kind == KIND_LLAMACPP)
+        return true;
+    return type.bytes >= wanted.bytes && strncasecmp(type.at, wanted.at, wanted.bytes) == 0 &&
+           (type.bytes == wanted.bytes || type.at[wanted.bytes] == ';' ||
+            type.at[wanted.bytes] == ' ');
+}
+
+/* Whether this path asks for a key: vLLM guards only what lies under /v1 and /v2. */
+static bool guarded(const struct work *work)
+{
+    return dialect.kind != KIND_VLLM || memcmp(work->path, "/v1/", 4) == 0 ||
+           memcmp(work->path, "/v2/", 4) == 0;
+}
+
 /* What keeps a body from being served; false when something does, and the answer is written. */
 static bool acceptable(const struct request *request, const struct ask *ask, bool readable,
                        struct work *work, struct buffer *out, struct reply *reply)
 {
-    struct text type = request->content_type;
+    bool strict = dialect.kind == KIND_VLLM || dialect.kind == KIND_OPENAI;
 
-    if (!key_fits(request)) {
+    if (guarded(work) && !service_key_fits(request)) {
         refuse(work, out, reply, 401, TEXT("Incorrect API key provided."), no_text);
-    } else if (type.bytes < 16 || strncasecmp(type.at, "application/json", 16) != 0 ||
-               (type.bytes > 16 && type.at[16] != ';' && type.at[16] != ' ')) {
+    } else if (!type_fits(request->content_type, work->endpoint)) {
         refuse(work, out, reply, 400,
-               TEXT("Unsupported Media Type: Only 'application/json' is allowed"), no_text);
+               is_audio(work->endpoint)
+                   ? TEXT("Unsupported Media Type: Only 'multipart/form-data' is allowed")
+                   : TEXT("Unsupported Media Type: Only 'application/json' is allowed"),
+               no_text);
     } else if (!readable) {
         refuse(work, out, reply, 400, TEXT("JSON decode error"), TEXT("body"));
     } else if (!model_known(ask->model)) {
         refuse_model(work, out, reply);
     } else if (!ask->has_prompt) {
         refuse(work, out, reply, 400, TEXT("Field required"), TEXT("body"));
-    } else if (ask->stream_options && !ask->stream) {
+    } else if (strict && ask->stream_options && !ask->stream &&
+               work->endpoint <= ENDPOINT_COMPLETIONS) {
         refuse(work, out, reply, 400,
                TEXT("Stream options can only be defined when `stream=True`."),
                TEXT("stream_options"));
@@ -283,24 +227,46 @@ static bool acceptable(const struct request *request, const struct ask *ask, boo
     return false;
 }
 
-/* How much is generated: the directive, or the model's own natural length, and never more than the
- * body allows. */
+/* Whether the model writes an answer of its own here. */
+static bool generates(enum endpoint endpoint)
+{
+    switch (endpoint) {
+    case ENDPOINT_CHAT:
+    case ENDPOINT_COMPLETIONS:
+    case ENDPOINT_RESPONSES:
+    case ENDPOINT_MESSAGES:
+    case ENDPOINT_TRANSCRIPTIONS:
+    case ENDPOINT_TRANSLATIONS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* How much goes in and comes out. */
 static void size_work(struct work *work, const struct ask *ask)
 {
-    bool chat = work->endpoint == ENDPOINT_CHAT;
-    uint64_t most = (uint64_t)ask->output_tokens;
-
     work->prompt_tokens = ask->prompt_tokens;
-    if (work->endpoint == ENDPOINT_EMBEDDINGS)
+    if (work->endpoint == ENDPOINT_RERANK || work->endpoint == ENDPOINT_SCORE)
+        work->prompt_tokens = pooling_count_tokens(ask);
+    if (!generates(work->endpoint))
         return;
-    work->choices = ask->samples * (chat ? 1 : ask->prompts);
+    work->choices = 1;
+    if (work->endpoint <= ENDPOINT_COMPLETIONS)
+        work->choices = ask->samples * (work->endpoint == ENDPOINT_CHAT ? 1 : ask->prompts);
     work->stream = ask->stream;
     work->include_usage = ask->include_usage;
     work->continuous_usage = ask->continuous_usage;
-    work->tokens = work->directive.tokens >= 0 ? (uint64_t)work->directive.tokens : chat ? 8 : 16;
-    if (most > 0 && most < work->tokens)
-        work->tokens = most;
-    work->by_length = work->tokens == (most == 0 && !chat ? 16 : most);
+    work->logprobs = ask->logprobs;
+    work->top_logprobs = ask->top_logprobs < 0    ? 0
+                         : ask->top_logprobs > 20 ? 20
+                                                  : (unsigned)ask->top_logprobs;
+    work->file_bytes = ask->file_bytes;
+    if (is_audio(work->endpoint)) {
+        work->prompt_tokens = audio_seconds(ask->file_bytes) * 10;
+        counters.audio_bytes += ask->file_bytes;
+    }
+    content_choose(work, ask);
 }
 
 static void add_interim(const struct work *work, struct buffer *out)
@@ -315,7 +281,10 @@ void service_add_stream_head(struct work *work, const struct reply *reply, struc
 {
     struct head head = {.status = 200,
                         .framing = reply->framing,
-                        .content_type = TEXT("text/event-stream; charset=utf-8"),
+                        .content_type = dialect.kind == KIND_LLAMACPP || dialect.kind == KIND_TGI
+                                            ? TEXT("text/event-stream")
+                                            : TEXT("text/event-stream; charset=utf-8"),
+                        .lines = own_lines(work),
                         .retry_after = -1,
                         .close = reply->close,
                         .gzip = work->directive.gzip != 0};
@@ -367,19 +336,48 @@ static size_t cut_plain(const struct work *work, size_t whole, struct reply *rep
     return when == WHEN_HEAD ? 0 : whole / 2;
 }
 
+static void add_body(const struct work *work, const struct ask *ask)
+{
+    body.count = 0;
+    switch (work->endpoint) {
+    case ENDPOINT_CHAT:
+    case ENDPOINT_COMPLETIONS:
+        chat_add_body(&body, work);
+        break;
+    case ENDPOINT_RESPONSES:
+        responses_add_body(&body, work);
+        break;
+    case ENDPOINT_MESSAGES:
+        messages_add_body(&body, work);
+        break;
+    case ENDPOINT_TRANSCRIPTIONS:
+    case ENDPOINT_TRANSLATIONS:
+        audio_add_body(&body, work, ask);
+        break;
+    case ENDPOINT_COUNT_TOKENS:
+    case ENDPOINT_TOKENIZE:
+    case ENDPOINT_DETOKENIZE:
+        tokens_add_body(&body, work, ask);
+        break;
+    default:
+        pooling_add_body(&body, work, ask);
+    }
+}
+
 static void answer_plain(struct work *work, const struct ask *ask, struct buffer *out,
                          struct reply *reply)
 {
     const struct directive *directive = &work->directive;
     struct head head = {.status = 200,
-                        .content_type = JSON_TYPE,
+                        .content_type =
+                            ask->plain_text ? TEXT("text/plain; charset=utf-8") : JSON_TYPE,
+                        .lines = own_lines(work),
                         .retry_after = -1,
                         .close = reply->close || directive->until_close,
                         .gzip = directive->gzip != 0};
     const struct buffer *whole = &body;
 
-    body.count = 0;
-    answer_add_body(&body, work, ask);
+    add_body(work, ask);
     if (directive->gzip) {
         squeezed.count = 0;
         answer_add_gzip(&squeezed, &body);
@@ -401,7 +399,7 @@ static void answer_plain(struct work *work, const struct ask *ask, struct buffer
     if (head.framing == FRAMING_CHUNKED && written == whole->count)
         buffer_add_literal(out, "\r\n0\r\n\r\n");
     work->status = 200;
-    if (!reply->failed)
+    if (!reply->failed || directive->failed)
         reply->tokens = work->tokens * work->choices;
     if (directive->first_ms > 0)
         reply->hold_ms += (uint64_t)directive->first_ms;
@@ -446,29 +444,24 @@ static bool answer_fault(struct work *work, struct buffer *out, struct reply *re
     return true;
 }
 
-static void record_request(const struct request *request)
-{
-    last_request.count = 0;
-    buffer_add_text(&last_request, request->head);
-    buffer_add_text(&last_request, request->body);
-}
-
 static void answer_inference(const struct request *request, struct work *work, struct buffer *out,
                              struct reply *reply)
 {
     struct ask ask = {.samples = 1};
-    bool readable = ask_read(request->body, &ask);
+    bool readable = is_audio(work->endpoint)
+                        ? ask_read_form(request->content_type, request->body, &ask)
+                        : ask_read(request->body, &ask);
 
     counters.requests++;
     reply->inference = true;
     reply->close = request->says_close;
-    work->openai = service.openai;
-    work->directive = *defaults_now();
+    work->directive = *control_defaults();
     directive_read(&work->directive, request->body);
+    work->cached = work->directive.cached;
     copy_clean(work->model, sizeof work->model, ask.model, service.models[0].at);
     name_work(work, request);
     if (service.record)
-        record_request(request);
+        control_record(request);
     if (work->directive.close)
         reply->close = true;
     if (!acceptable(request, &ask, readable, work, out, reply))
@@ -476,16 +469,21 @@ static void answer_inference(const struct request *request, struct work *work, s
     size_work(work, &ask);
     if (answer_fault(work, out, reply))
         return;
+    if (work->directive.failed && work->endpoint == ENDPOINT_RESPONSES)
+        reply->failed = true;
     if (work->stream)
         begin_stream(work, reply);
     else
         answer_plain(work, &ask, out, reply);
+    if (work->endpoint == ENDPOINT_TOKENIZE || work->endpoint == ENDPOINT_COUNT_TOKENS)
+        work->prompt_tokens = 0; /* counted for the client, but no model has seen them */
 }
 
 bool service_fault(struct work *work, enum next *out_next)
 {
     const struct directive *directive = &work->directive;
-    long events = work->position.phase > PHASE_TOKENS  ? INT32_MAX
+    bool over = work->position.phase > PHASE_TOKENS && work->position.done == work->tokens;
+    long events = over                                 ? INT32_MAX
                   : work->position.phase == PHASE_ROLE ? WHEN_HEAD
                                                        : (long)work->position.events;
 
@@ -511,7 +509,6 @@ void service_answer(const struct request *request, struct work *work, struct buf
                     struct reply *out_reply)
 {
     struct text path = request->path;
-    bool post = text_equals(request->method, TEXT("POST"));
 
     *out_reply =
         (struct reply){.next = NEXT_REQUEST, .close = request->says_close || !request->keep_alive};
@@ -520,19 +517,10 @@ void service_answer(const struct request *request, struct work *work, struct buf
         path.at += service.base_path.bytes;
         path.bytes -= service.base_path.bytes;
     }
-    if (text_equals(path, TEXT("/v1/chat/completions")))
-        work->endpoint = ENDPOINT_CHAT;
-    else if (text_equals(path, TEXT("/v1/completions")))
-        work->endpoint = ENDPOINT_COMPLETIONS;
-    else if (text_equals(path, TEXT("/v1/embeddings")))
-        work->endpoint = ENDPOINT_EMBEDDINGS;
-    else {
-        if (!answer_small(request, path, out))
-            reply_unknown(out, 404);
-        return;
-    }
-    if (post)
+    if (!kind_find_endpoint(path, &work->endpoint, &work->path))
+        control_answer(request, path, out);
+    else if (text_equals(request->method, TEXT("POST")))
         answer_inference(request, work, out, out_reply);
     else
-        reply_unknown(out, 405);
+        control_refuse(out, 405);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/service.h: what a request gets.
  *
- * For:       paths, keys, models, errors, directives and the control plane, as one decision per
- *            request.
- * Called by: server.c, main.c.
+ * For:       keys, models, errors and directives, as one decision per request.
+ * Called by: server.c, main.c, control.c.
  * Knows not: sockets, timers. */
 #ifndef FAKE_SERVICE_H
 #define FAKE_SERVICE_H
@@ -19,8 +18,7 @@ struct service {
     size_t model_count;
     struct text key;       /* empty: no key is asked for */
     struct text base_path; /* taken off the front of paths; empty: none */
-    bool openai;
-    bool record; /* keep the last request for GET /fake/last */
+    bool record;           /* keep the last request for GET /fake/last */
 };
 
 extern struct service service;
@@ -44,6 +42,9 @@ struct reply {
  * service_add_stream_head(). */
 void service_answer(const struct request *request, struct work *work, struct buffer *out,
                     struct reply *out_reply);
+
+/* Whether the request bears the key that is asked for. */
+bool service_key_fits(const struct request *request);
 
 /* The head of a stream, with its interim heads. */
 void service_add_stream_head(struct work *work, const struct reply *reply, struct buffer *out);

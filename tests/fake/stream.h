@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fake/stream.h: a streamed answer, event by event.
  *
- * For:       writes the next server-sent event of a chat or a completion, framed as a model server
- *            frames it.
+ * For:       the next server-sent event of whichever API, framed as a model server frames it.
  * Called by: server.c.
  * Knows not: sockets, timers, faults. */
 #ifndef FAKE_STREAM_H
@@ -20,6 +19,9 @@ void stream_end(struct work *work);
  * out_tokens: how many tokens the event bears. */
 bool stream_add_event(struct work *work, enum framing framing, struct buffer *out,
                       uint64_t *out_tokens);
+
+/* Adds a sign of life; false when this stream can bear none (compressed, or measured before). */
+bool stream_add_ping(const struct work *work, enum framing framing, struct buffer *out);
 
 /* Bytes of all events together; the position stays. */
 size_t stream_measure(struct work *work);
