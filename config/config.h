@@ -168,8 +168,10 @@ struct config {
     struct span *cors_origins;
     uint32_t cors_origin_count;
     struct span log_access;
-    int32_t log_level;   /* enum log_level */
-    struct span journal; /* directory; {NULL, 0}: none is kept */
+    int32_t log_level;          /* enum log_level */
+    struct span journal;        /* directory; {NULL, 0}: none is kept */
+    struct span *names_servers; /* address and port of name servers; none: the system's are asked */
+    uint32_t names_server_count;
 
     struct config_model *models;
     uint32_t model_count;

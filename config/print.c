@@ -75,6 +75,12 @@ static void print_process(FILE *out, const struct config *config)
     (void)fprintf(out, ", level: %s}\n", levels[config->log_level]);
     if (config->journal.data != NULL)
         print_text(out, "meter: {journal: ", config->journal, "}\n");
+    if (config->names_server_count > 0) {
+        (void)fputs("names: {servers: [", out);
+        for (uint32_t i = 0; i < config->names_server_count; i++)
+            print_text(out, i > 0 ? ", " : "", config->names_servers[i], "");
+        (void)fputs("]}\n", out);
+    }
 }
 
 static void print_price(FILE *out, const struct price *price)

@@ -16,6 +16,7 @@
 #include "config/values.h"
 
 #define WORKERS_MAX 256
+#define NAME_SERVERS_MAX 8
 
 /* ---- Options: sections of numbers, read by their rows ---- */
 
@@ -265,6 +266,38 @@ static void read_meter(const struct section *root)
     section_text_at(&section, "journal", TEXT_ANY, TEXT_BYTES_MAX, &root->draft->config->journal);
 }
 
+static void read_names(const struct section *root)
+{
+    struct draft *draft = root->draft;
+    struct config *config = draft->config;
+    struct place place;
+    const struct node *node = section_find(root, "names", &place);
+    const struct node *list;
+    struct section section;
+    struct place servers;
+
+    if (node == NULL)
+        return;
+    section = section_open(draft, node, place, "names");
+    list = section_find_list(&section, "servers", 1, NAME_SERVERS_MAX, &servers);
+    if (list == NULL)
+        return;
+    config->names_servers = section_take(draft, list->count, sizeof(*config->names_servers));
+    if (config->names_servers == NULL)
+        return;
+    config->names_server_count = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct place item = section_item_place(&servers, i, list->items[i]->line);
+        struct config_listen address;
+
+        if (section_read_text(draft, list->items[i], &item, TEXT_WORD, NAME_BYTES_MAX,
+                              &config->names_servers[i]) &&
+            (!values_listen(config->names_servers[i], &address) || address.port == 0))
+            section_refuse(draft, list->items[i], &item,
+                           "an IP address and a port, such as 10.0.0.53:53");
+    }
+}
+
 void sections_read(struct draft *draft, const struct node *root)
 {
     const struct place top = {.name = SPAN(""), .line = 1};
@@ -278,6 +311,7 @@ void sections_read(struct draft *draft, const struct node *root)
     read_cors(&section);
     read_log(&section);
     read_meter(&section);
+    read_names(&section);
     sections_read_models(&section);
     sections_read_classes(&section);
     sections_read_tenants(&section);

@@ -1,202 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/replica.c: see replica.h.
  *
- * For:       pools of kept connections, name look-ups (libevent's evdns, polled by server.c), and
- *            the moves of an attempt.
- * Called by: steps.c (open, drop), server.c (edges, deadlines, the turn).
- * Knows not: who asks, what an event says, which replica should have been chosen. */
+ * For:       the moves of an attempt: HTTP/1.1 on a link.
+ * Called by: steps.c (open, drop), server.c (deadlines, the turn).
+ * Knows not: who asks, what an event says, which replica should have been chosen, how it is
+ *            reached. */
 #include "gateway/replica.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <event2/dns.h>
-#include <event2/event.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
-#include "gateway/address.h"
 #include "gateway/buffer.h"
 #include "gateway/relay.h"
 
 #define READS_PER_TURN 8
 #define INTERIMS_MAX 8
-#define HOST_BYTES_MAX 256
-#define KEPT_LINKS_MAX 1024
 #define ANSWER_HEAD_BYTES 65536u
 
-/* One connection to a replica: with an attempt, or kept in its pool. */
-struct link {
-    struct io io;
-    struct worker *worker;
-    struct pool *pool;
-    struct link *next, *previous; /* in the pool, newest first */
-    struct attempt *attempt;
-    struct buffer in; /* of a head that is not whole */
-    size_t scanned;
-    bool reused;
-    uint64_t kept_ns;
-    struct deadline deadline;
-    struct grave grave;
-};
-
-/* Kept connections of one worker to one address. */
-struct pool {
-    struct pool *next;
-    struct span host; /* own copy */
-    uint16_t port;
-    struct link *idle;
-    uint32_t idle_count;
-};
-
-/* A name being looked up for an attempt; detached (attempt NULL) when the attempt has gone. */
-struct resolve {
-    struct attempt *attempt;
-    struct worker *worker;
-    struct evdns_base *base;
-    struct evutil_addrinfo *addresses, *next;
-};
-
 static void attempt_run(struct wake *wake);
-
-/* ---- pools ---- */
-
-static struct pool *find_pool(struct worker *worker, const struct config_replica *replica)
-{
-    for (struct pool *pool = worker->pools; pool; pool = pool->next)
-        if (pool->port == replica->port && span_equal(pool->host, replica->host))
-            return pool;
-    struct pool *pool = calloc(1, sizeof *pool + replica->host.size);
-    if (pool == NULL)
-        return NULL;
-    char *host = (char *)(pool + 1);
-    memcpy(host, replica->host.data, replica->host.size);
-    pool->host = (struct span){host, replica->host.size};
-    pool->port = replica->port;
-    pool->next = worker->pools;
-    worker->pools = pool;
-    return pool;
-}
-
-static void leave_pool(struct link *link)
-{
-    if (link->previous)
-        link->previous->next = link->next;
-    else
-        link->pool->idle = link->next;
-    if (link->next)
-        link->next->previous = link->previous;
-    link->next = link->previous = NULL;
-    link->pool->idle_count--;
-}
-
-static void bury_link(struct grave *grave)
-{
-    free(container_of(grave, struct link, grave));
-}
-
-static void close_link(struct link *link)
-{
-    if (link->attempt == NULL)
-        leave_pool(link);
-    else
-        link->attempt->link = NULL;
-    link->attempt = NULL;
-    deadline_clear(link->worker, &link->deadline);
-    buffer_free(&link->in);
-    io_close(&link->io, false);
-    metric_add(METRIC_replica_connections_open, -1);
-    server_bury(link->worker, &link->grave);
-}
-
-/* Has the replica neither spoken nor hung up? An edge alone says little: bytes that came while the
- * socket was being read ring once more although they have been taken. */
-static bool is_quiet(struct link *link)
-{
-    char byte;
-    size_t size;
-    return !link->io.readable || io_recv(&link->io, &byte, 1, &size) == IO_AGAIN;
-}
-
-/* An idle one that speaks or hangs up is of no use any more. */
-static void link_ready(struct io *io)
-{
-    struct link *link = container_of(io, struct link, io);
-    if (link->attempt)
-        server_wake(link->worker, &link->attempt->wake);
-    else if (!is_quiet(link))
-        close_link(link);
-}
-
-static void link_due(struct deadline *deadline)
-{
-    struct link *link = container_of(deadline, struct link, deadline);
-    if (link->attempt == NULL)
-        close_link(link);
-}
-
-static void keep_link(struct link *link, const struct config *config)
-{
-    struct pool *pool = link->pool;
-    const uint64_t idle_ns = clock_ms_to_ns(config->timeouts_replica_idle_ms);
-    if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining ||
-        !is_quiet(link)) {
-        close_link(link);
-        return;
-    }
-    /* What is kept for the next request, perhaps another tenant's, holds no byte of this answer. */
-    buffer_free(&link->in);
-    link->scanned = 0;
-    link->attempt->link = NULL;
-    link->attempt = NULL;
-    link->next = pool->idle;
-    if (pool->idle)
-        pool->idle->previous = link;
-    pool->idle = link;
-    pool->idle_count++;
-    link->kept_ns = link->worker->now_ns;
-    deadline_set(link->worker, &link->deadline, link->kept_ns + idle_ns);
-}
-
-/* The newest kept connection that is not too old; NULL: none. */
-static struct link *take_link(struct pool *pool, const struct config *config)
-{
-    struct link *link = pool->idle;
-    if (link == NULL)
-        return NULL;
-    const uint64_t idle_ns = clock_ms_to_ns(config->timeouts_replica_idle_ms);
-    if (link->worker->now_ns - link->kept_ns > idle_ns)
-        return NULL; /* all others are older still; their deadlines close them */
-    leave_pool(link);
-    assert(link->in.size == 0);
-    link->reused = true;
-    return link;
-}
-
-void pool_close_all(struct worker *worker)
-{
-    while (worker->pools) {
-        struct pool *pool = worker->pools;
-        while (pool->idle)
-            close_link(pool->idle);
-        worker->pools = pool->next;
-        free(pool);
-    }
-    if (worker->names)
-        evdns_base_free(worker->names, 1);
-    if (worker->names_base) {
-        event_base_loop(worker->names_base,
-                        EVLOOP_NONBLOCK); /* what is pending is told that it failed */
-        event_base_free(worker->names_base);
-    }
-    worker->names = NULL;
-    worker->names_base = NULL;
-}
 
 /* ---- deadlines of an attempt ---- */
 
@@ -206,7 +30,6 @@ static void set_attempt_deadline(struct attempt *attempt)
     const uint64_t now_ns = attempt->worker->now_ns;
     int64_t ms;
     switch (attempt->state) {
-    case ATTEMPT_RESOLVING:
     case ATTEMPT_CONNECTING:
         deadline_set(attempt->worker, &attempt->deadline,
                      attempt->began_ns + clock_ms_to_ns(config->timeouts_connect_ms));
@@ -227,7 +50,7 @@ static void set_attempt_deadline(struct attempt *attempt)
 }
 
 /* Tells the operator, at most once a second and worker, why a replica cannot be reached. */
-static void warn_unreachable(const struct attempt *attempt, int problem)
+static void warn_unreachable(const struct attempt *attempt, const char *problem)
 {
     struct worker *worker = attempt->worker;
     if (worker->now_ns < worker->next_warning_ns)
@@ -236,10 +59,10 @@ static void warn_unreachable(const struct attempt *attempt, int problem)
     log_event(LOG_WARN, "replica_unreachable", "%.*s/%.*s at %.*s: %s",
               (int)attempt->model->name.size, attempt->model->name.data,
               (int)attempt->replica->name.size, attempt->replica->name.data,
-              (int)attempt->replica->url.size, attempt->replica->url.data, strerror(problem));
+              (int)attempt->replica->url.size, attempt->replica->url.data, problem);
 }
 
-static void end_unreachable(struct attempt *attempt, int problem)
+static void end_unreachable(struct attempt *attempt, const char *problem)
 {
     warn_unreachable(attempt, problem);
     attempt_end(attempt, ATTEMPT_CONNECT_ERROR, ERR_NO_REPLICA);
@@ -252,8 +75,8 @@ static void attempt_due(struct deadline *deadline)
         set_attempt_deadline(attempt); /* we are the ones who do not read */
         return;
     }
-    if (attempt->state == ATTEMPT_RESOLVING || attempt->state == ATTEMPT_CONNECTING)
-        end_unreachable(attempt, ETIMEDOUT);
+    if (attempt->state == ATTEMPT_CONNECTING)
+        end_unreachable(attempt, link_waits_for(attempt->link));
     else if (attempt->state == ATTEMPT_BODY && attempt->begun)
         attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_IDLE_TIMEOUT);
     else
@@ -262,151 +85,34 @@ static void attempt_due(struct deadline *deadline)
 
 /* ---- connecting ---- */
 
-static enum err open_link(struct attempt *attempt, struct pool *pool, int fd, bool connecting)
+/* The link has moved on: what of the attempt. */
+static void heed_link(struct attempt *attempt)
 {
-    const int on = 1;
-    struct link *link = calloc(1, sizeof *link);
-    if (link == NULL) {
-        close(fd);
-        return ERR_NO_MEMORY;
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (io_open(&link->io, attempt->worker->epoll_fd, fd, link_ready) != OK) {
-        free(link);
-        return ERR_NO_MEMORY;
-    }
-    link->io.connecting = connecting;
-    link->io.writable = !connecting;
-    link->worker = attempt->worker;
-    link->pool = pool;
-    link->attempt = attempt;
-    link->deadline.due = link_due;
-    link->grave.bury = bury_link;
-    attempt->link = link;
-    metric_add(METRIC_replica_connections_open, 1);
-    metric_add(METRIC_replica_connections_total, 1);
-    return OK;
-}
-
-/* How an attempt to connect began. OURS: no descriptor or memory; that says nothing of the replica.
- */
-enum connecting { CONNECTING, CONNECT_REFUSED, CONNECT_OURS };
-
-static enum connecting connect_to(struct attempt *attempt, const struct sockaddr *address,
-                                  socklen_t size)
-{
-    struct pool *pool = find_pool(attempt->worker, attempt->replica);
-    const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || pool == NULL) {
-        if (fd >= 0)
-            close(fd);
-        return CONNECT_OURS;
-    }
-    const int result = connect(fd, address, size);
-    if (result != 0 && errno != EINPROGRESS) {
-        const int problem = errno;
-        close(fd);
-        errno = problem;
-        return CONNECT_REFUSED;
-    }
-    return open_link(attempt, pool, fd, result != 0) == OK ? CONNECTING : CONNECT_OURS;
-}
-
-/* What came of an attempt to connect: nothing is left to do, or the attempt is over. */
-static void heed_connect(struct attempt *attempt, enum connecting connecting)
-{
-    if (connecting == CONNECT_REFUSED)
-        end_unreachable(attempt, errno);
-    else if (connecting == CONNECT_OURS)
-        attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
-}
-
-static void free_resolve(struct resolve *resolve)
-{
-    if (resolve->addresses)
-        evutil_freeaddrinfo(resolve->addresses);
-    free(resolve);
-}
-
-/* Tries the addresses of a name in turn, as long as they refuse. */
-static enum connecting connect_next(struct attempt *attempt)
-{
-    struct resolve *resolve = attempt->resolve;
-    enum connecting connecting = CONNECT_REFUSED;
-    if (resolve && resolve->next == NULL && resolve->addresses == NULL)
-        errno = ENXIO; /* the name has no address */
-    while (resolve && resolve->next && connecting == CONNECT_REFUSED) {
-        const struct evutil_addrinfo *address = resolve->next;
-        resolve->next = address->ai_next;
-        connecting = connect_to(attempt, address->ai_addr, (socklen_t)address->ai_addrlen);
-    }
-    return connecting;
-}
-
-static void resolved(int error, struct evutil_addrinfo *addresses, void *argument)
-{
-    struct resolve *resolve = argument;
-    resolve->worker->names_pending--;
-    resolve->addresses = resolve->next = addresses;
-    if (resolve->attempt == NULL) {
-        free_resolve(resolve);
+    struct link *link = attempt->link;
+    switch (link_open(link)) {
+    case LINK_READY:
+        attempt->state = ATTEMPT_SENDING;
+        return;
+    case LINK_FAILED:
+        if (link->ours)
+            attempt_end(attempt, ATTEMPT_CLIENT_GONE, ERR_NO_MEMORY);
+        else
+            end_unreachable(attempt, link->problem);
+        return;
+    default:
         return;
     }
-    if (error)
-        log_event(LOG_WARN, "name_not_found", "%.*s: %s", (int)resolve->attempt->replica->host.size,
-                  resolve->attempt->replica->host.data, evutil_gai_strerror(error));
-    resolve->base = NULL; /* answered */
-    server_wake(resolve->worker, &resolve->attempt->wake);
-}
-
-static enum err look_up_name(struct attempt *attempt)
-{
-    struct worker *worker = attempt->worker;
-    struct evutil_addrinfo hints = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
-    char port[8], host[HOST_BYTES_MAX];
-    if (!span_to_text(attempt->replica->host, host, sizeof host))
-        return ERR_NO_REPLICA;
-    if (worker->names_base == NULL)
-        worker->names_base = event_base_new();
-    if (worker->names == NULL && worker->names_base)
-        worker->names = evdns_base_new(worker->names_base, EVDNS_BASE_INITIALIZE_NAMESERVERS);
-    struct resolve *resolve = calloc(1, sizeof *resolve);
-    if (worker->names == NULL || resolve == NULL) {
-        free(resolve);
-        return ERR_NO_MEMORY;
-    }
-    resolve->attempt = attempt;
-    resolve->worker = worker;
-    resolve->base = worker->names;
-    worker->names_pending++;
-    attempt->resolve = resolve;
-    evutil_snprintf(port, sizeof port, "%u", attempt->replica->port);
-    evdns_getaddrinfo(worker->names, host, port, &hints, resolved, resolve);
-    return OK;
 }
 
 /* Takes a kept connection, or begins to open one. */
 static enum err get_link(struct attempt *attempt)
 {
-    struct pool *pool = find_pool(attempt->worker, attempt->replica);
-    struct sockaddr_storage address;
-    socklen_t size;
-    if (pool == NULL)
-        return ERR_NO_MEMORY;
-    struct link *link = attempt->fresh_only ? NULL : take_link(pool, attempt->exchange->config);
-    if (link) {
-        link->attempt = attempt;
-        attempt->link = link;
-        attempt->state = ATTEMPT_SENDING;
-        return OK;
-    }
-    attempt->state = ATTEMPT_RESOLVING;
-    if (!address_parse(attempt->replica->host, attempt->replica->port, &address, &size))
-        return look_up_name(attempt);
     attempt->state = ATTEMPT_CONNECTING;
-    heed_connect(attempt,
-                 connect_to(attempt, (const struct sockaddr *)(const void *)&address, size));
+    attempt->link = link_dial(attempt->worker, attempt->replica, attempt->exchange->config,
+                              &attempt->wake, attempt->fresh_only);
+    if (attempt->link == NULL)
+        return ERR_NO_MEMORY;
+    heed_link(attempt);
     return OK;
 }
 
@@ -462,18 +168,14 @@ enum err attempt_open(struct exchange *x, struct ask_problem *out_problem)
 /* Leaves the connection: kept when the answer ended cleanly on it, else closed. */
 static void leave_link(struct attempt *attempt, bool keep)
 {
-    if (attempt->resolve) {
-        attempt->resolve->attempt = NULL;
-        if (attempt->resolve->base == NULL)
-            free_resolve(attempt->resolve);
-        attempt->resolve = NULL;
-    }
-    if (attempt->link == NULL)
+    struct link *link = attempt->link;
+    if (link == NULL)
         return;
+    attempt->link = NULL;
     if (keep)
-        keep_link(attempt->link, attempt->exchange->config);
+        link_keep(link, attempt->exchange->config);
     else
-        close_link(attempt->link);
+        link_close(link);
 }
 
 void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause)
@@ -717,7 +419,7 @@ static void lost(struct attempt *attempt)
     if (attempt->link->reused && !attempt->any_byte && !attempt->fresh_only) {
         /* Kept too long: closed before it saw the request. */
         metric_add(METRIC_attempts_stale_total, 1);
-        close_link(attempt->link);
+        leave_link(attempt, false);
         attempt->fresh_only = true;
         attempt->began_ns = attempt->worker->now_ns;
         struct ask_problem problem; /* none: it was packed before */
@@ -812,41 +514,11 @@ static void send_request(struct attempt *attempt)
         attempt->state = ATTEMPT_WAITING;
 }
 
-/* A name was looked up, or the address before did not answer. */
-static void connect_resolved(struct attempt *attempt)
-{
-    if (attempt->resolve->base)
-        return; /* not yet */
-    attempt->state = ATTEMPT_CONNECTING;
-    heed_connect(attempt, connect_next(attempt));
-}
-
-static void finish_connect(struct attempt *attempt)
-{
-    struct io *io = &attempt->link->io;
-    if (io->connecting) {
-        if (!io->writable && !io->readable)
-            return;
-        const int problem = io_connect_error(io);
-        if (problem != 0) {
-            close_link(attempt->link);
-            errno = problem;
-            heed_connect(attempt, connect_next(attempt));
-            return;
-        }
-        io->connecting = false;
-        io->writable = true;
-    }
-    attempt->state = ATTEMPT_SENDING;
-}
-
 static void attempt_run(struct wake *wake)
 {
     struct attempt *attempt = container_of(wake, struct attempt, wake);
-    if (attempt->state == ATTEMPT_RESOLVING)
-        connect_resolved(attempt);
-    if (attempt->state == ATTEMPT_CONNECTING && attempt->link)
-        finish_connect(attempt);
+    if (attempt->state == ATTEMPT_CONNECTING)
+        heed_link(attempt);
     if (attempt->state == ATTEMPT_SENDING ||
         (attempt->state == ATTEMPT_BODY && attempt->parcel.to_send && attempt->link->io.writable))
         send_request(attempt);

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/replica.h: connections to model servers; attempts on them.
+/* gateway/replica.h: attempts on model servers.
  *
- * For:       one try of an exchange on the replica that its ticket names: connect or reuse, send,
- *            read the head and the body.
+ * For:       one try of an exchange on the replica that its ticket names: a link (link.h), the
+ *            request out, head and body in.
  * Called by: steps.c; feeds relay.c.
  * Knows not: who asks, what an event says.
  * Thread:    one worker.
  *
- * Moves of an attempt: resolving → connecting → sending → waiting → body → ended, or ended from
+ * Moves of an attempt: connecting → sending → waiting → body → ended, or ended from
  * anywhere (attempt_end() makes that move, reports to the router and gives the ticket back). A kept
  * connection is sent on at once; one that turns out closed before any byte came goes back to
- * resolving, once. We never half-close: a model server takes FIN for "the client has left". */
+ * connecting, once. We never half-close: a model server takes FIN for "the client has left". */
 #ifndef GATEWAY_REPLICA_H
 #define GATEWAY_REPLICA_H
 
 #include "gateway/buffer.h"
 #include "gateway/exchange.h"
-#include "gateway/io.h"
+#include "gateway/link.h"
 #include "gateway/parcel.h"
 #include "gateway/rewrite.h"
 #include "gateway/sse.h"
 #include "gateway/tap.h"
 
 enum attempt_state {
-    ATTEMPT_RESOLVING,
     ATTEMPT_CONNECTING,
     ATTEMPT_SENDING,
     ATTEMPT_WAITING, /* for the head */
@@ -41,8 +40,7 @@ struct attempt {
     struct exchange *exchange;
     const struct config_model *model; /* borrowed from the exchange's snapshot */
     const struct config_replica *replica;
-    struct link *link;       /* the connection; NULL before and after */
-    struct resolve *resolve; /* a name look-up under way */
+    struct link *link; /* the connection; NULL before and after */
     enum attempt_state state;
     enum attempt_result result; /* once ended */
     enum err cause;             /* once ended, OK if all went well */
@@ -77,12 +75,12 @@ struct attempt {
     enum rewrite rewrite;
     struct translator *translator; /* of an answer that is translated */
     struct buffer kept;            /* of a body that must be whole before it can be passed on */
-    struct buffer packed; /* compressed bytes that wait until riders have taken more */
-    bool unzip_more;      /* unzip holds more for them, perhaps without further input */
-    bool end_seen;        /* the body's end was read, but packed is not passed on yet */
-    bool events;          /* text/event-stream */
-    bool decode;          /* the client gets it unpacked */
-    bool begun;           /* an event (or a body byte) is for the client */
+    struct buffer packed;          /* compressed bytes that wait until riders have taken more */
+    bool unzip_more;               /* unzip holds more for them, perhaps without further input */
+    bool end_seen;                 /* the body's end was read, but packed is not passed on yet */
+    bool events;                   /* text/event-stream */
+    bool decode;                   /* the client gets it unpacked */
+    bool begun;                    /* an event (or a body byte) is for the client */
     bool done_seen, finish_seen, error_seen;
 
     struct wake wake;
@@ -104,8 +102,5 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
 
 /* What a whole answer with this status says of its replica. */
 enum attempt_result attempt_result_of(int status);
-
-/* Closes all kept connections of a worker, and ends its name look-ups. */
-void pool_close_all(struct worker *worker);
 
 #endif

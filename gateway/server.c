@@ -8,7 +8,6 @@
 #include "gateway/server.h"
 
 #include <arpa/inet.h>
-#include <event2/event.h>
 #include <errno.h>
 #include <malloc.h>
 #include <netinet/tcp.h>
@@ -30,8 +29,9 @@
 #include "gateway/address.h"
 #include "gateway/buffer.h"
 #include "gateway/conn.h"
+#include "gateway/link.h"
+#include "gateway/names.h"
 #include "gateway/probe.h"
-#include "gateway/replica.h"
 #include "router/router.h"
 
 /* One listening socket of one worker. */
@@ -378,7 +378,8 @@ static void close_worker(struct worker *worker)
     server_turn(worker);
     mailbox_read(&worker->mailbox);
     server_turn(worker);
-    pool_close_all(worker);
+    link_close_kept(worker);
+    names_free(worker->names);
     for (struct grave *grave = worker->graves, *next; grave; grave = next) {
         next = grave->next;
         grave->bury(grave);
@@ -452,15 +453,26 @@ static bool listens_alike(const struct config *a, const struct config *b)
     return true;
 }
 
+static bool names_alike(const struct config *a, const struct config *b)
+{
+    if (a->names_server_count != b->names_server_count)
+        return false;
+    for (uint32_t i = 0; i < a->names_server_count; i++)
+        if (!span_equal(a->names_servers[i], b->names_servers[i]))
+            return false;
+    return true;
+}
+
 /* What differs but is read at start alone. Called on the first worker's thread. */
 static void note_restart(struct server *server, const struct config *config)
 {
     const struct config *old = server->started_with;
-    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s",
+    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s",
              listens_alike(old, config) ? "" : "listen ",
              old->workers == config->workers ? "" : "workers ",
              span_equal(old->gateway, config->gateway) ? "" : "gateway ",
              span_equal(old->journal, config->journal) ? "" : "meter.journal ",
+             names_alike(old, config) ? "" : "names.servers ",
              old->limits_in_flight == config->limits_in_flight ? "" : "limits.in_flight ");
     if (server->restart_needed[0])
         log_event(LOG_WARN, "restart_needed", "changed, but read at start alone: %s",
@@ -560,7 +572,7 @@ static int longest_sleep_ms(const struct worker *worker)
         return 0;
     if (worker->draining && (ms < 0 || ms > DRAIN_LOOK_MS))
         ms = DRAIN_LOOK_MS;
-    if (worker->names_pending && (ms < 0 || ms > NAMES_LOOK_MS))
+    if (names_pending(worker->names) && (ms < 0 || ms > NAMES_LOOK_MS))
         ms = NAMES_LOOK_MS;
     return (int)ms;
 }
@@ -574,8 +586,8 @@ static void wait_for_events(struct worker *worker)
     read_clock(worker);
     for (int i = 0; i < count; i++)
         io_edge(events[i].data.ptr, events[i].events);
-    if (worker->names_pending)
-        event_base_loop(worker->names_base, EVLOOP_NONBLOCK);
+    if (names_pending(worker->names))
+        names_poll(worker->names, worker->now_ns);
     wheel_turn(&worker->wheel, worker->now_ns);
 }
 

@@ -44,8 +44,7 @@ struct grave {
 };
 
 struct conn;
-struct event_base;
-struct evdns_base;
+struct names;
 struct pool;
 struct server;
 
@@ -65,10 +64,8 @@ struct worker {
     struct listener *listeners;
     struct conn *conns; /* all open ones */
     uint32_t exchange_count;
-    struct pool *pools;            /* of connections to replicas */
-    struct event_base *names_base; /* libevent's loop: name look-ups alone, made with the first */
-    struct evdns_base *names;
-    uint32_t names_pending;
+    struct pool *pools;  /* of connections to replicas: link.c's */
+    struct names *names; /* their addresses; made with the first look-up */
     bool draining;
     uint64_t next_exchange; /* low half of exchange ids */
     uint64_t id_prefix;
