@@ -20,7 +20,7 @@
 #include "gateway/parcel.h"
 #include "gateway/rewrite.h"
 #include "gateway/sse.h"
-#include "gateway/tap.h"
+#include "gateway/tally.h"
 
 enum attempt_state {
     ATTEMPT_CONNECTING,

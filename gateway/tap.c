@@ -3,7 +3,7 @@
  *
  * For:       tokens as reported, whatever way the bytes were cut.
  * Called by: relay.c.
- * Knows not: who pays; SSE; where the bytes go.
+ * Knows not: who pays; SSE; where the bytes go; what several documents say together (tally.c).
  *
  * A machine of states that may stop behind any byte. Each open container has a meaning, found by
  * the key before it in the tables below; what has none is passed over, but still checked. */
@@ -43,7 +43,7 @@ enum number_flag { NUMBER_NEGATIVE = 1, NUMBER_FRACTION = 2, NUMBER_HUGE = 4 };
 /* What a value means to us, by where it stands. */
 enum meaning {
     NOTHING,
-    /* objects */
+    /* objects; ROOT is that of chat completions and all that has none of its own */
     ROOT,
     USAGE,
     PROMPT_DETAILS,
@@ -52,23 +52,36 @@ enum meaning {
     DELTA,
     TOOL_CALL,
     FUNCTION,
+    RESPONSES_ROOT,
+    RESPONSE, /* the whole answer in an event */
+    OUTPUT_ITEM,
+    OUTPUT_PART,
+    MESSAGES_ROOT,
+    MESSAGES_USAGE,
+    MESSAGE, /* the answer's begin in an event */
+    BLOCK,
+    BLOCK_DELTA,
+    TOOL_INPUT, /* counted as text, whole */
     /* lists */
     CHOICES,
     DATA,
     TOOL_CALLS,
+    OUTPUT,
+    OUTPUT_PARTS,
+    BLOCKS,
     /* the rest: scalars */
     ERROR,
     FINISH_REASON,
     INDEX,
+    SEQUENCE,
+    EVENT_TYPE,
     TEXT,
     PROMPT_TOKENS,
     COMPLETION_TOKENS,
     TOTAL_TOKENS,
     CACHED_TOKENS,
     CACHE_WRITE_TOKENS,
-    REASONING_TOKENS,
-    CACHED_BESIDE, /* the two that other APIs count beside the input, not within it */
-    CACHE_WRITE_BESIDE
+    REASONING_TOKENS
 };
 
 /* ---- members by the object they stand in ---- */
@@ -92,17 +105,15 @@ static const struct member usage_members[] = {
     {SPAN("prompt_tokens_details"), PROMPT_DETAILS},
     {SPAN("completion_tokens_details"), COMPLETION_DETAILS},
     {SPAN("reasoning_tokens"), REASONING_TOKENS}, /* SGLang */
-    {SPAN("input_tokens"), PROMPT_TOKENS},        /* Responses and Messages */
+    {SPAN("input_tokens"), PROMPT_TOKENS},        /* responses and transcriptions */
     {SPAN("output_tokens"), COMPLETION_TOKENS},
     {SPAN("input_tokens_details"), PROMPT_DETAILS},
     {SPAN("output_tokens_details"), COMPLETION_DETAILS},
-    {SPAN("cache_read_input_tokens"), CACHED_BESIDE},
-    {SPAN("cache_creation_input_tokens"), CACHE_WRITE_BESIDE},
 };
 
 static const struct member prompt_members[] = {
     {SPAN("cached_tokens"), CACHED_TOKENS},
-    {SPAN("created_cache_tokens"), CACHE_WRITE_TOKENS},
+    {SPAN("created_cache_tokens"), CACHE_WRITE_TOKENS}, /* vLLM */
     {SPAN("cache_write_tokens"), CACHE_WRITE_TOKENS},
 };
 
@@ -128,6 +139,64 @@ static const struct member function_members[] = {
     {SPAN("arguments"), TEXT},
 };
 
+/* Deltas of every kind (text, reasoning, refusal, arguments) are named alike; the events that end
+ * them repeat the text under other names. Of the whole answer in an event, which repeats it too,
+ * the output is not read. */
+static const struct member responses_members[] = {
+    {SPAN("type"), EVENT_TYPE}, {SPAN("delta"), TEXT},    {SPAN("sequence_number"), SEQUENCE},
+    {SPAN("usage"), USAGE},     {SPAN("output"), OUTPUT}, {SPAN("response"), RESPONSE},
+    {SPAN("error"), ERROR},
+};
+
+static const struct member response_members[] = {
+    {SPAN("usage"), USAGE},
+    {SPAN("error"), ERROR},
+};
+
+static const struct member output_item_members[] = {
+    {SPAN("content"), OUTPUT_PARTS},
+    {SPAN("summary"), OUTPUT_PARTS},
+    {SPAN("arguments"), TEXT},
+    {SPAN("input"), TEXT}, /* of a custom tool */
+};
+
+static const struct member output_part_members[] = {
+    {SPAN("text"), TEXT},
+    {SPAN("refusal"), TEXT},
+};
+
+static const struct member messages_members[] = {
+    {SPAN("type"), EVENT_TYPE},           {SPAN("delta"), BLOCK_DELTA},
+    {SPAN("usage"), MESSAGES_USAGE},      {SPAN("message"), MESSAGE},
+    {SPAN("content_block"), BLOCK_DELTA}, {SPAN("content"), BLOCKS},
+    {SPAN("stop_reason"), FINISH_REASON}, {SPAN("error"), ERROR},
+};
+
+static const struct member messages_usage_members[] = {
+    {SPAN("input_tokens"), PROMPT_TOKENS},
+    {SPAN("output_tokens"), COMPLETION_TOKENS},
+    {SPAN("cache_read_input_tokens"), CACHED_TOKENS},
+    {SPAN("cache_creation_input_tokens"), CACHE_WRITE_TOKENS},
+};
+
+static const struct member message_members[] = {
+    {SPAN("usage"), MESSAGES_USAGE},
+};
+
+static const struct member block_members[] = {
+    {SPAN("text"), TEXT},
+    {SPAN("thinking"), TEXT},
+    {SPAN("input"), TOOL_INPUT},
+};
+
+/* Of a block's begin as well, whose input is empty: it comes as partial_json. */
+static const struct member block_delta_members[] = {
+    {SPAN("text"), TEXT},
+    {SPAN("thinking"), TEXT},
+    {SPAN("partial_json"), TEXT},
+    {SPAN("stop_reason"), FINISH_REASON},
+};
+
 #define MEMBERS(list)                                                                              \
     {                                                                                              \
         list, sizeof(list) / sizeof((list)[0])                                                     \
@@ -145,6 +214,16 @@ static const struct {
     [DELTA] = MEMBERS(delta_members),
     [TOOL_CALL] = MEMBERS(tool_call_members),
     [FUNCTION] = MEMBERS(function_members),
+    [RESPONSES_ROOT] = MEMBERS(responses_members),
+    [RESPONSE] = MEMBERS(response_members),
+    [OUTPUT_ITEM] = MEMBERS(output_item_members),
+    [OUTPUT_PART] = MEMBERS(output_part_members),
+    [MESSAGES_ROOT] = MEMBERS(messages_members),
+    [MESSAGES_USAGE] = MEMBERS(messages_usage_members),
+    [MESSAGE] = MEMBERS(message_members),
+    [BLOCK] = MEMBERS(block_members),
+    [BLOCK_DELTA] = MEMBERS(block_delta_members),
+    [TOOL_INPUT] = {block_members, 0}, /* none */
 };
 
 /* ---- where we are ---- */
@@ -201,15 +280,34 @@ static int64_t *number_of(struct tap *tap, enum meaning meaning)
         return &tap->numbers.cache_write;
     case REASONING_TOKENS:
         return &tap->numbers.reasoning;
-    case CACHED_BESIDE:
-        tap->usage_has_subtotal = true;
-        return &tap->numbers.cached;
-    case CACHE_WRITE_BESIDE:
-        tap->usage_has_subtotal = true;
-        return &tap->numbers.cache_write;
     default:
         return NULL;
     }
+}
+
+/* What the type of an event says. */
+static void take_type(struct tap *tap, struct span type)
+{
+    static const struct {
+        struct span type;
+        enum tap_shape shape;
+        bool started, ended, has_error;
+    } known[] = {
+        {SPAN("response.completed"), TAP_RESPONSES, false, true, false},
+        {SPAN("response.incomplete"), TAP_RESPONSES, false, true, false},
+        {SPAN("response.failed"), TAP_RESPONSES, false, true, true},
+        {SPAN("message_start"), TAP_MESSAGES, true, false, false},
+        {SPAN("message_stop"), TAP_MESSAGES, false, true, false},
+        {SPAN("error"), TAP_RESPONSES, false, true, true},
+        {SPAN("error"), TAP_MESSAGES, false, true, true},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].shape == tap->shape && span_equal(known[i].type, type)) {
+            tap->started = known[i].started;
+            tap->ended = known[i].ended;
+            tap->has_error = tap->has_error || known[i].has_error;
+        }
 }
 
 /* Notes that a scalar that is not null, not false and no number of its own has come. */
@@ -221,6 +319,15 @@ static void note_presence(struct tap *tap)
         tap->finished = true;
     else if (tap->meaning >= PROMPT_TOKENS)
         tap->numbers.suspect = true;
+}
+
+/* A string that is neither text nor a key has come. */
+static void note_string(struct tap *tap, struct span text)
+{
+    if (tap->meaning == EVENT_TYPE)
+        take_type(tap, text);
+    else
+        note_presence(tap);
 }
 
 static void note_number(struct tap *tap)
@@ -235,6 +342,11 @@ static void note_number(struct tap *tap)
     if (tap->meaning == INDEX) {
         if (tap->number_flags == 0 && tap->number <= INT32_MAX)
             tap->choice_index = (int32_t)tap->number;
+        return;
+    }
+    if (tap->meaning == SEQUENCE) {
+        if (tap->number_flags == 0)
+            tap->sequence = tap->number;
         return;
     }
     number = number_of(tap, tap->meaning);
@@ -252,10 +364,6 @@ static void note_usage_end(struct tap *tap)
 {
     struct tap_numbers *numbers = &tap->numbers;
 
-    if (tap->usage_has_subtotal && numbers->prompt >= 0) {
-        numbers->prompt += numbers->cached > 0 ? numbers->cached : 0;
-        numbers->prompt += numbers->cache_write > 0 ? numbers->cache_write : 0;
-    }
     if (numbers->prompt >= 0 && numbers->completion >= 0 && numbers->total >= 0 &&
         numbers->prompt + numbers->completion != numbers->total)
         numbers->suspect = true;
@@ -299,20 +407,26 @@ static const char *open_container(struct tap *tap, const char *at, const char *e
         tap->places[level] = (uint8_t)meaning;
     tap->depth++;
     tap->state = object ? AT_FIRST_KEY : AT_FIRST_ELEMENT;
-    if (meaning == USAGE) {
+    if (meaning == USAGE || meaning == MESSAGES_USAGE) {
         tap->numbers.suspect = tap->numbers.suspect || tap->has_usage;
         tap->has_usage = true;
     } else if (meaning == CHOICES || meaning == DATA) {
         tap->has_choices = true;
         tap->plain = tap->plain || meaning == DATA;
+    } else if (meaning == TOOL_INPUT) {
+        tap->input_at = offset_of(tap, at);
     }
     return at + 1;
 }
 
 static const char *close_container(struct tap *tap, const char *at)
 {
-    if (place_of(tap) == USAGE)
+    const enum meaning place = place_of(tap);
+
+    if (place == USAGE)
         note_usage_end(tap);
+    else if (place == TOOL_INPUT)
+        tap->text_bytes += (int64_t)(offset_of(tap, at) + 1 - tap->input_at);
     tap->depth--;
     end_value(tap, at + 1);
     return at + 1;
@@ -332,6 +446,15 @@ static void begin_element(struct tap *tap)
         break;
     case TOOL_CALLS:
         tap->meaning = TOOL_CALL;
+        break;
+    case OUTPUT:
+        tap->meaning = OUTPUT_ITEM;
+        break;
+    case OUTPUT_PARTS:
+        tap->meaning = OUTPUT_PART;
+        break;
+    case BLOCKS:
+        tap->meaning = BLOCK;
         break;
     default:
         tap->meaning = NOTHING;
@@ -366,7 +489,7 @@ static void take_key(struct tap *tap, struct span key)
         tap->plain = true; /* "message", not "delta" */
 }
 
-/* Keeps bytes of a key that is not in one piece. */
+/* Keeps bytes of a key, or of an event's type, that is not in one piece. */
 static void keep_key_bytes(struct tap *tap, const char *bytes, size_t size)
 {
     if (tap->key_size == KEY_UNKNOWN || size > (size_t)TAP_KEY_BYTES - tap->key_size) {
@@ -378,7 +501,7 @@ static void keep_key_bytes(struct tap *tap, const char *bytes, size_t size)
     tap->key_size = (uint8_t)(tap->key_size + size);
 }
 
-/* Keeps what an escape in a key stands for. No known key has any but plain ASCII. */
+/* Keeps what an escape in a key or type stands for. None that is known has any but plain ASCII. */
 static void keep_key_escape(struct tap *tap, uint16_t unit)
 {
     const char byte = (char)unit;
@@ -406,7 +529,7 @@ static void end_string(struct tap *tap, const char *at)
         tap->in_key = false;
         tap->state = AT_COLON;
     } else {
-        note_presence(tap);
+        note_string(tap, (struct span){tap->key, tap->key_size});
         end_value(tap, at);
     }
 }
@@ -417,7 +540,7 @@ static const char *read_string(struct tap *tap, const char *at, const char *end)
     const char *stop = bytes_find_string_stop(at, end);
 
     count_text(tap, stop - at);
-    if (tap->in_key)
+    if (tap->kept)
         keep_key_bytes(tap, at, (size_t)(stop - at));
     if (stop == end)
         return end;
@@ -442,7 +565,7 @@ static const char *read_escape(struct tap *tap, const char *at, const char *end)
     } else {
         if (*at == '\0' || strchr("\"\\/bfnrt", *at) == NULL)
             return break_off(tap, end);
-        if (tap->in_key) /* only three of them stand for a byte that a key could have */
+        if (tap->kept) /* only three of them stand for a byte that a key could have */
             keep_key_escape(tap, strchr("\"\\/", *at) != NULL ? (uint16_t)*at : UINT16_MAX);
         tap->state = IN_STRING;
     }
@@ -465,7 +588,7 @@ static const char *read_unicode(struct tap *tap, const char *at, const char *end
     tap->unicode = (uint16_t)(tap->unicode << 4 | value);
     count_text(tap, 1);
     if (++tap->unicode_digits == 4) {
-        if (tap->in_key)
+        if (tap->kept)
             keep_key_escape(tap, tap->unicode);
         tap->state = IN_STRING;
     }
@@ -487,12 +610,13 @@ static inline const char *begin_string(struct tap *tap, const char *at, const ch
             if (tap->meaning == TEXT)
                 tap->text_bytes += stop - text;
             else if (tap->meaning >= ERROR)
-                note_presence(tap);
+                note_string(tap, (struct span){text, (size_t)(stop - text)});
             end_value(tap, stop + 1);
         }
         return stop + 1;
     }
     tap->in_key = key;
+    tap->kept = key || tap->meaning == EVENT_TYPE;
     tap->key_size = 0;
     tap->state = IN_STRING;
     return text;
@@ -698,22 +822,24 @@ static inline const char *read_token(struct tap *tap, const char *at, const char
     }
 }
 
-void tap_init(struct tap *tap)
+void tap_init(struct tap *tap, enum tap_shape shape)
 {
+    static const uint8_t roots[] = {
+        [TAP_CHAT] = ROOT,
+        [TAP_RESPONSES] = RESPONSES_ROOT,
+        [TAP_MESSAGES] = MESSAGES_ROOT,
+    };
     const struct tap_numbers none = {-1, -1, -1, -1, -1, -1, false};
 
     memset(tap, 0,
            offsetof(struct tap, kinds)); /* kinds and key are written before they are read */
     tap->state = AT_VALUE;
-    tap->meaning = ROOT;
+    tap->meaning = roots[shape];
+    tap->shape = (uint8_t)shape;
     tap->comma_at = SIZE_MAX;
-    tap->broken = tap->has_usage = tap->has_error = tap->has_choices = false;
-    tap->plain = tap->finished = false;
     tap->numbers = none;
-    tap->usage_at = tap->usage_end = 0;
-    tap->choices = 0;
     tap->choice_index = -1;
-    tap->text_bytes = 0;
+    tap->sequence = -1;
 }
 
 void tap_feed(struct tap *tap, struct span piece)
@@ -751,149 +877,4 @@ bool tap_whole(const struct tap *tap)
         return true;
     return tap->depth == 0 && (tap->state == IN_ZERO || tap->state == IN_INTEGER ||
                                tap->state == IN_FRACTION || tap->state == IN_EXPONENT);
-}
-
-/* ---- the tally ---- */
-
-/* Takes over what is known. */
-static void merge(int64_t *into, int64_t from)
-{
-    if (from >= 0)
-        *into = from;
-}
-
-static bool says_nothing(const struct tap_numbers *numbers)
-{
-    return numbers->prompt < 0 && numbers->completion < 0 && numbers->total < 0 &&
-           numbers->cached < 0 && numbers->cache_write < 0 && numbers->reasoning < 0;
-}
-
-void tally_init(struct tally *tally)
-{
-    const struct tap_numbers none = {-1, -1, -1, -1, -1, -1, false};
-
-    *tally = (struct tally){.total = none, .shared = none};
-    for (size_t i = 0; i < TAP_CHOICES_MAX; i++)
-        tally->completion[i] = tally->reasoning[i] = -1;
-}
-
-/* A total: of the request, whatever came before. */
-static void add_total(struct tally *tally, const struct tap_numbers *numbers)
-{
-    tally->has_total = true;
-    tally->total.suspect = numbers->suspect;
-    merge(&tally->total.prompt, numbers->prompt);
-    merge(&tally->total.completion, numbers->completion);
-    merge(&tally->total.total, numbers->total);
-    merge(&tally->total.cached, numbers->cached);
-    merge(&tally->total.cache_write, numbers->cache_write);
-    merge(&tally->total.reasoning, numbers->reasoning);
-}
-
-/* Running numbers: the prompt's are shared, the rest belongs to one choice. */
-static void add_running(struct tally *tally, const struct tap *tap)
-{
-    const struct tap_numbers *numbers = &tap->numbers;
-    const int32_t choice = tap->choice_index < 0 ? 0 : tap->choice_index;
-
-    tally->has_running = true;
-    tally->suspect = tally->suspect || numbers->suspect;
-    merge(&tally->shared.prompt, numbers->prompt);
-    merge(&tally->shared.cached, numbers->cached);
-    merge(&tally->shared.cache_write, numbers->cache_write);
-    if (choice >= TAP_CHOICES_MAX) {
-        tally->suspect = true; /* its tokens are not in the sum */
-        return;
-    }
-    merge(&tally->completion[choice], numbers->completion);
-    merge(&tally->reasoning[choice], numbers->reasoning);
-}
-
-void tally_add(struct tally *tally, const struct tap *tap)
-{
-    tally->text_bytes += tap->text_bytes;
-    if (!tap->has_usage || (says_nothing(&tap->numbers) && !tap->numbers.suspect))
-        return;
-    if (tally->whole_body || tap->plain || tap->choices != 1)
-        add_total(tally, &tap->numbers);
-    else
-        add_running(tally, tap);
-}
-
-/* Sum of what is known; -1: nothing is. */
-static int64_t sum_of(const int64_t numbers[TAP_CHOICES_MAX])
-{
-    int64_t sum = -1;
-
-    for (size_t i = 0; i < TAP_CHOICES_MAX; i++)
-        if (numbers[i] >= 0)
-            sum = (sum < 0 ? 0 : sum) + numbers[i];
-    return sum;
-}
-
-/* Takes a class out of what is left of a whole; false: there was not that much left. */
-static bool take_class(int64_t *left, int64_t *class)
-{
-    if (*class < 0)
-        return true;
-    if (*class > *left) {
-        *class = *left;
-        *left = 0;
-        return false;
-    }
-    *left -= *class;
-    return true;
-}
-
-/* Prompt and completion as disjoint classes; false: they contradict each other. */
-static bool split_classes(const struct tap_numbers *numbers, struct usage *out_usage)
-{
-    bool sound = true;
-
-    *out_usage = (struct usage){
-        .input = numbers->prompt,
-        .cached_input = numbers->cached,
-        .cache_write = numbers->cache_write,
-        .output = numbers->completion,
-        .reasoning = numbers->reasoning,
-    };
-    if (numbers->prompt >= 0) {
-        sound = take_class(&out_usage->input, &out_usage->cached_input);
-        sound = take_class(&out_usage->input, &out_usage->cache_write) && sound;
-    }
-    if (numbers->completion >= 0)
-        sound = take_class(&out_usage->output, &out_usage->reasoning) && sound;
-    return sound;
-}
-
-enum usage_source tally_usage(const struct tally *tally, struct usage *out_usage,
-                              uint32_t *out_flags)
-{
-    struct tap_numbers numbers = tally->shared;
-    bool suspect = tally->has_total ? tally->total.suspect : tally->suspect;
-
-    *out_usage = USAGE_UNKNOWN;
-    numbers.completion = sum_of(tally->completion);
-    numbers.reasoning = sum_of(tally->reasoning);
-    if (tally->has_total) {
-        merge(&numbers.prompt, tally->total.prompt);
-        merge(&numbers.completion, tally->total.completion);
-        merge(&numbers.cached, tally->total.cached);
-        merge(&numbers.cache_write, tally->total.cache_write);
-        merge(&numbers.reasoning, tally->total.reasoning);
-        numbers.total = tally->total.total;
-    }
-    /* Some servers leave out a number that follows from the others. */
-    if (numbers.completion < 0 && numbers.prompt >= 0 && numbers.total >= numbers.prompt)
-        numbers.completion = numbers.total - numbers.prompt;
-    else if (numbers.prompt < 0 && numbers.completion >= 0 && numbers.total >= numbers.completion)
-        numbers.prompt = numbers.total - numbers.completion;
-
-    if (!split_classes(&numbers, out_usage))
-        suspect = true;
-    if (suspect)
-        *out_flags |= FLAG_USAGE_SUSPECT;
-    if (numbers.prompt < 0 && numbers.completion < 0)
-        return SOURCE_NONE;
-    return tally->has_total ? SOURCE_REPORTED : SOURCE_RUNNING;
 }
