@@ -54,10 +54,22 @@ static bool is_event_stream(const struct attempt *attempt)
     return false;
 }
 
+/* How the replica's documents are read: what it is asked for is not always what the client asked
+ * for. */
+static enum tap_shape shape_of(const struct attempt *attempt)
+{
+    const enum endpoint endpoint = attempt->exchange->endpoint;
+    if (config_service(attempt->model, endpoint) == SERVICE_CHAT)
+        return TAP_CHAT;
+    return endpoint == ENDPOINT_MESSAGES    ? TAP_MESSAGES
+           : endpoint == ENDPOINT_RESPONSES ? TAP_RESPONSES
+                                            : TAP_CHAT;
+}
+
 enum err relay_begin(struct attempt *attempt)
 {
     attempt->events = attempt->status == 200 && is_event_stream(attempt);
-    tap_init(&attempt->tap);
+    tap_init(&attempt->tap, shape_of(attempt));
     tally_init(&attempt->tally);
     attempt->tally.whole_body = !attempt->events;
     const enum err err = rewrite_begin(attempt);
@@ -187,11 +199,12 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
 {
     const struct ask *ask = &attempt->exchange->ask;
     struct tap *tap = &attempt->tap;
-    tap_init(tap);
+    tap_init(tap, shape_of(attempt));
     tap_feed(tap, data);
     tally_add(&attempt->tally, tap);
     attempt->finish_seen |= tap->finished;
     attempt->error_seen |= tap->has_error;
+    attempt->done_seen |= tap->ended;
     metric_add(METRIC_events_relayed_total, 1);
     if (attempt->rewrite == REWRITE_EVENTS)
         return pass_translated(attempt, data, hint);
