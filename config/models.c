@@ -158,7 +158,7 @@ static void read_translate(const struct section *section, struct config_model *m
 static void read_model(const struct section *section, struct config_model *model)
 {
     static const char *const kinds[] = {
-#define KIND(id, name, running, salt, metrics) [KIND_##id] = (name),
+#define KIND(id, name, running, salt, whole, metrics) [KIND_##id] = (name),
 #include "config/base/kind.def"
 #undef KIND
     };

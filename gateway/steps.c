@@ -638,7 +638,9 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
                        endpoint_row(x->endpoint)->charged;
     if (!ending->billable)
         return;
-    if (all) {
+    if (x->ask.n * x->ask.prompts > 1 && !kind_row(x->model->kind)->whole) {
+        /* What it reports is one of several: all are estimated. */
+    } else if (all) {
         ending->usage = x->whole;
         ending->source = x->whole_source;
     } else if (x->delivered_source != SOURCE_NONE) {

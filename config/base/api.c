@@ -25,8 +25,8 @@ static const struct endpoint_row endpoints[ENDPOINT_COUNT] = {
 };
 
 static const struct kind_row kinds[KIND_COUNT] = {
-#define KIND(id, name, running, salt, metrics)                                                     \
-    [KIND_##id] = {{(name), sizeof(name) - 1}, (running), (salt), (metrics)},
+#define KIND(id, name, running, salt, whole, metrics)                                              \
+    [KIND_##id] = {{(name), sizeof(name) - 1}, (running), (salt), (whole), (metrics)},
 #include "config/base/kind.def"
 #undef KIND
 };

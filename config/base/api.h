@@ -32,6 +32,7 @@ struct kind_row {
     struct span name; /* in configuration files */
     bool running;     /* streams can be asked for running usage */
     bool salt;        /* takes cache_salt */
+    bool whole;       /* its usage counts all choices and prompts, not one of them */
     bool metrics;     /* says its load at GET /metrics */
 };
 

@@ -45,7 +45,7 @@ enum endpoint {
 
 /* What kind of model server stands behind a model; kind.def has a row for each. */
 enum kind {
-#define KIND(id, name, running, salt, metrics) KIND_##id,
+#define KIND(id, name, running, salt, whole, metrics) KIND_##id,
 #include "config/base/kind.def"
 #undef KIND
     KIND_COUNT
