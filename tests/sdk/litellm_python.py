@@ -27,8 +27,12 @@ class Caller:
     def _about(self, provider, more):
         bases = {"openai": self.target.base, "text-completion-openai": self.target.base,
                  "anthropic": self.target.root}
-        return {"model": f"{provider}/{self.target.model}", "api_base": bases[provider],
-                "api_key": self.target.key, "timeout": 10, "num_retries": 0, **more}
+        about = {"model": f"{provider}/{self.target.model}", "api_base": bases[provider],
+                 "api_key": self.target.key, "timeout": 10, "num_retries": 0, **more}
+        if self.target.direct and provider == "anthropic":
+            # vLLM itself reads no x-api-key, which is all that this provider sends.
+            about["extra_headers"] = {"authorization": f"Bearer {about['api_key']}"}
+        return about
 
     def chat(self, directives, provider="openai", **more):
         messages = [{"role": "user", "content": said(directives)}]

@@ -27,7 +27,9 @@ const provider = (more) =>
   createOpenAICompatible({ name: 'tollgate', includeUsage: true, ...options, ...more });
 const compatible = provider();
 const openai = createOpenAI(options);
-const anthropic = createAnthropic(options);
+// vLLM itself reads no x-api-key, which is all that this provider sends.
+const anthropic = createAnthropic(
+  { ...options, ...(target.direct && { headers: { authorization: `Bearer ${target.key}` } }) });
 const { model } = target;
 const tools = { weather: tool({ description: 'weather', inputSchema: jsonSchema(weather) }) };
 const schema = jsonSchema(weather);
@@ -78,11 +80,13 @@ function checkLanguageModel(endpoint, of) {
     assert.equal((await result.toolCalls)[0].toolName, 'weather');
   });
 
-  check(endpoint, 'stream', 'errors', 'an error event is an error part', async () => {
+  check(endpoint, 'stream', 'errors', 'a stream that failed does not end as if it were whole', async () => {
     const result = streamText(
       { model: of, prompt: said('tokens=50 error_event=5'), maxRetries: 0, ...silent });
     const parts = await collect(result.fullStream);
-    assert.ok(parts.some((part) => part.type === 'error'), parts.map((part) => part.type).join());
+    // The SDK has no part for response.failed: there the reason of the end stays unknown.
+    assert.ok(parts.some((part) => part.type === 'error') || endpoint === 'responses');
+    assert.ok(!['stop', 'length'].includes(parts.at(-1).finishReason), parts.at(-1).finishReason);
   });
 }
 
