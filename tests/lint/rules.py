@@ -32,7 +32,9 @@ LIBRARIES = {
     "cmocka.h": ("tests/unit/",),
 }
 # Tested in microseconds, fuzzed without a socket: no I/O, no clock.
-PURE = ["gateway/scan", "gateway/ask", "gateway/sse", "router/classify", "router/policy",
+PURE = ["gateway/scan", "gateway/ask", "gateway/ask_reader", "gateway/ask_prompt",
+        "gateway/ask_splices", "gateway/ask_form", "gateway/multipart", "gateway/sse",
+        "router/classify", "router/policy",
         "router/balance", "router/queue", "router/window", "router/latency", "router/health",
         "cache/key", "cache/freshness", "cache/prefix", "meter/price", "meter/tokens",
         "meter/limit", "meter/budget", "config/base/span", "config/base/err"]

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/ask_reader.h: what is carried through the pass over a JSON body; pure.
+ *
+ * For:       the members of ask.c's table and the small things that each of them needs: a refusal
+ *            with its place, a text, a name without its escapes.
+ * Called by: ask.c, ask_prompt.c.
+ * Knows not: what a member means. */
+#ifndef GATEWAY_ASK_READER_H
+#define GATEWAY_ASK_READER_H
+
+#include "config/base/span.h"
+#include "gateway/ask.h"
+
+#define KEYS_COMPARED 32  /* so many keys are compared one by one; more go into a hash table */
+#define KEY_BYTES_MAX 192 /* longest known name (32 bytes), each byte spelt as an escape */
+
+/* A key of the outermost object, in the table past KEYS_COMPARED. */
+struct key_slot {
+    struct span key; /* {NULL, 0}: free */
+};
+
+/* The keys seen so far. */
+struct keys {
+    uint32_t count;
+    uint32_t slot_count; /* a power of two, or 0 */
+    uint64_t probes;     /* slots looked at so far */
+    struct key_slot *slots;
+    struct span first[KEYS_COMPARED];
+};
+
+/* What an endpoint needs, as bits. */
+enum given {
+    GIVEN_FIRST = 1u << 0, /* messages, prompt, input, query … */
+    GIVEN_SECOND = 1u << 1 /* documents and their like, where pairs are judged */
+};
+
+/* One side of the pairs that rerank and score judge. */
+struct side {
+    int64_t count;
+    int64_t bytes;
+};
+
+struct ask_reader {
+    struct scan scan;
+    struct arena *arena;
+    const struct ask_limits *limits;
+    struct ask ask;
+    struct ask_problem problem;
+    enum err err;
+    uint32_t given;                             /* enum given bits */
+    bool has_options;                           /* stream_options that is not null */
+    uint32_t nested;                            /* parts within parts, now */
+    int64_t completion_tokens, tokens, best_of; /* -1: absent or null */
+    struct span instructions; /* system prompt that is no message: stands before all messages */
+    struct side sides[2];
+    const char *member_at; /* quote of the top-level key whose value is being read */
+    struct keys keys;
+};
+
+/* A member of the outermost object that matters. */
+struct ask_member {
+    struct span name;
+    uint32_t endpoints; /* bits of those that have it */
+    bool (*read)(struct ask_reader *reader, const struct ask_member *member);
+    uint32_t bits; /* as its reader takes them */
+};
+
+/* ---- refusals: all answer false; the first one stands ---- */
+
+/* Ends the pass with an error about the byte at `at`. message and param are static. */
+bool ask_refuse(struct ask_reader *reader, enum err err, const char *at, const char *message,
+                const char *param);
+
+/* ERR_BAD_VALUE about a value. */
+bool ask_bad_value(struct ask_reader *reader, struct span value, const char *message,
+                   const char *param);
+
+bool ask_no_memory(struct ask_reader *reader);
+
+/* ---- values ---- */
+
+/* What stands next, for refusals about a value that was not taken. */
+static inline struct span ask_here(const struct ask_reader *reader)
+{
+    return (struct span){reader->scan.at, 0};
+}
+
+static inline bool is_null(struct span value)
+{
+    return value.data[0] == 'n';
+}
+
+static inline bool is_string(struct span value)
+{
+    return value.data[0] == '"';
+}
+
+/* Raw text between the quotes of a string value. */
+static inline struct span inside_of(struct span value)
+{
+    return (struct span){value.data + 1, value.size - 2};
+}
+
+static inline bool has_escapes(struct span raw)
+{
+    return raw.size > 0 && memchr(raw.data, '\\', raw.size) != NULL;
+}
+
+/* Where a value lies in the body. */
+struct ask_place ask_place_of(const struct ask_reader *reader, struct span value);
+
+/* Text of a string value: into the body, or decoded in the arena. */
+MUST_CHECK bool ask_take_text(struct ask_reader *reader, struct span value, const char *param,
+                              struct span *out_text);
+
+/* A name as written or, when it has escapes, decoded into scratch of KEY_BYTES_MAX bytes. What does
+ * not fit is none of the known names and is returned as written. */
+struct span ask_plain_name(struct span raw, char *scratch);
+
+/* Decodes a top-level key and keeps it; refuses the body when it was there before. */
+MUST_CHECK bool ask_take_key(struct ask_reader *reader, struct span raw, struct span *out_key);
+
+#endif
