@@ -17,8 +17,8 @@
  * the same name the last counts. */
 struct members {
     struct span object, type, message, param, code; /* of OpenAI and all that are like it */
-    struct span error, error_type, detail;          /* of the outermost object only */
-    struct span location, text;                     /* of an element of detail */
+    struct span error, error_type, detail, response, sequence; /* of the outermost object */
+    struct span location, text;                                /* of an element of detail */
 };
 
 /* ---- reading JSON ---- */
@@ -62,11 +62,18 @@ static struct span *member_of(struct members *members, struct span key)
         struct span key;
         struct span *value;
     } known[] = {
-        {SPAN("object"), &members->object},   {SPAN("type"), &members->type},
-        {SPAN("message"), &members->message}, {SPAN("param"), &members->param},
-        {SPAN("code"), &members->code},       {SPAN("error"), &members->error},
-        {SPAN("detail"), &members->detail},   {SPAN("error_type"), &members->error_type},
-        {SPAN("loc"), &members->location},    {SPAN("msg"), &members->text},
+        {SPAN("object"), &members->object},
+        {SPAN("type"), &members->type},
+        {SPAN("message"), &members->message},
+        {SPAN("param"), &members->param},
+        {SPAN("code"), &members->code},
+        {SPAN("error"), &members->error},
+        {SPAN("detail"), &members->detail},
+        {SPAN("error_type"), &members->error_type},
+        {SPAN("sequence_number"), &members->sequence},
+        {SPAN("response"), &members->response},
+        {SPAN("loc"), &members->location},
+        {SPAN("msg"), &members->text},
     };
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -176,22 +183,49 @@ static void take_members(const struct members *members, struct arena *arena, str
         out->code = say_name(members->code, arena);
 }
 
+/* The texts of an error object, whose members are left in *inner; false: it is none. */
+static bool take_nested(struct span value, struct arena *arena, struct members *inner,
+                        struct fault *out)
+{
+    if (!read_members(value, inner))
+        return false;
+    take_members(inner, arena, out);
+    return true;
+}
+
 /* {"error":{…}} */
 static void read_nested(const struct members *root, struct arena *arena, struct fault *out)
 {
     struct members inner;
 
-    if (!read_members(root->error, &inner))
+    if (!take_nested(root->error, arena, &inner, out))
         return;
-    take_members(&inner, arena, out);
-    if (!is_string(inner.message)) {
+    if (!is_string(inner.message))
         out->form = FAULT_FLAT;
-        return;
-    }
-    out->form = FAULT_OPENAI;
-    if (span_equal(root->type, SPAN("\"error\"")) && is_string(inner.type) &&
-        !is_string(root->message))
+    else if (span_equal(root->type, SPAN("\"error\"")) && is_string(inner.type))
         out->form = FAULT_ANTHROPIC;
+    else
+        out->form = FAULT_OPENAI;
+}
+
+/* An event of a responses stream that tells of an error; false: it is none. */
+static bool read_response(const struct members *root, struct arena *arena, struct fault *out)
+{
+    struct members response, inner;
+
+    if (span_equal(root->type, SPAN("\"response.failed\"")) &&
+        read_members(root->response, &response)) {
+        (void)take_nested(response.error, arena, &inner, out);
+    } else if (span_equal(root->type, SPAN("\"error\"")) && root->sequence.size > 0) {
+        if (!take_nested(root->error, arena, &inner, out))
+            take_members(root, arena, out);
+    } else {
+        return false;
+    }
+    if (!span_to_int64(root->sequence, &out->sequence))
+        out->sequence = 0;
+    out->form = FAULT_RESPONSE;
+    return true;
 }
 
 /* ---- FastAPI's detail ---- */
@@ -308,6 +342,8 @@ void fault_read(struct span body, struct arena *arena, struct fault *out)
     *out = (struct fault){0};
     if (!read_value(body, &value) || !read_members(value, &root)) {
         read_text(body, arena, out);
+    } else if (read_response(&root, arena, out)) {
+        return;
     } else if (is_object(root.error)) {
         read_nested(&root, arena, out);
     } else if (is_string(root.message)) {
@@ -326,7 +362,9 @@ void fault_read(struct span body, struct arena *arena, struct fault *out)
 
 bool fault_has_shape(const struct fault *fault, enum api_shape shape)
 {
-    return fault->form == (shape == SHAPE_ANTHROPIC ? FAULT_ANTHROPIC : FAULT_OPENAI);
+    if (shape == SHAPE_ANTHROPIC)
+        return fault->form == FAULT_ANTHROPIC;
+    return fault->form == FAULT_OPENAI || fault->form == FAULT_RESPONSE;
 }
 
 /* ---- the context ---- */

@@ -25,6 +25,7 @@ enum fault_form {
     FAULT_NONE,      /* nothing was said: no body, or bytes that are no text */
     FAULT_OPENAI,    /* {"error":{"message":"…"}}: OpenAI, vLLM since 0.10.1, llama.cpp */
     FAULT_ANTHROPIC, /* {"type":"error","error":{"type":"…","message":"…"}} */
+    FAULT_RESPONSE,  /* an event of a responses stream: response.failed, or error with its number */
     FAULT_FLAT,      /* {"message":"…","type","param","code"}: SGLang, older vLLM */
     FAULT_STRING,    /* {"error":"…"}: vLLM's 401 and 503; with error_type: TGI */
     FAULT_DETAIL,    /* {"detail":…}: FastAPI */
@@ -45,7 +46,8 @@ struct fault {
  * status (100 to 599), else 0: who knows the reply's status writes it over. */
 void fault_read(struct span body, struct arena *arena, struct fault *out);
 
-/* May what was read go to clients of this shape byte for byte? */
+/* May what was read go to clients of this shape byte for byte? (An event of a responses stream is
+ * OpenAI's.) */
 bool fault_has_shape(const struct fault *fault, enum api_shape shape);
 
 /* Does the server say that the prompt, or prompt and output together, are longer than the model's

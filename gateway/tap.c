@@ -45,7 +45,6 @@ enum meaning {
     NOTHING,
     /* objects; ROOT is that of chat completions and all that has none of its own */
     ROOT,
-    USAGE,
     PROMPT_DETAILS,
     COMPLETION_DETAILS,
     CHOICE,
@@ -57,10 +56,11 @@ enum meaning {
     OUTPUT_ITEM,
     OUTPUT_PART,
     MESSAGES_ROOT,
-    MESSAGES_USAGE,
     MESSAGE, /* the answer's begin in an event */
     BLOCK,
     BLOCK_DELTA,
+    MESSAGES_USAGE, /* from here to DATA: to open them says something, see note_open() */
+    USAGE,
     TOOL_INPUT, /* counted as text, whole */
     /* lists */
     CHOICES,
@@ -359,13 +359,15 @@ static void note_number(struct tap *tap)
     *number = tap->number_flags & NUMBER_HUGE ? -1 : negative ? 0 : tap->number;
 }
 
-/* The usage object is whole: do its numbers agree? */
-static void note_usage_end(struct tap *tap)
+/* A container that was waited for ends at `at`: do a usage object's numbers agree? */
+static void note_close(struct tap *tap, enum meaning place, const char *at)
 {
     struct tap_numbers *numbers = &tap->numbers;
 
-    if (numbers->prompt >= 0 && numbers->completion >= 0 && numbers->total >= 0 &&
-        numbers->prompt + numbers->completion != numbers->total)
+    if (place == TOOL_INPUT)
+        tap->text_bytes += (int64_t)(offset_of(tap, at) + 1 - tap->input_at);
+    else if (numbers->prompt >= 0 && numbers->completion >= 0 && numbers->total >= 0 &&
+             numbers->prompt + numbers->completion != numbers->total)
         numbers->suspect = true;
 }
 
@@ -384,6 +386,20 @@ static void end_value(struct tap *tap, const char *at)
 }
 
 /* ---- containers ---- */
+
+/* A container that matters by being there opens at `at`. */
+static void note_open(struct tap *tap, enum meaning meaning, const char *at)
+{
+    if (meaning == TOOL_INPUT) {
+        tap->input_at = offset_of(tap, at);
+    } else if (meaning >= CHOICES) {
+        tap->has_choices = true;
+        tap->plain = tap->plain || meaning == DATA;
+    } else {
+        tap->numbers.suspect = tap->numbers.suspect || tap->has_usage;
+        tap->has_usage = true;
+    }
+}
 
 /* Opens the container at `at`. Its meaning counts only when the kind is right. */
 static const char *open_container(struct tap *tap, const char *at, const char *end)
@@ -407,15 +423,8 @@ static const char *open_container(struct tap *tap, const char *at, const char *e
         tap->places[level] = (uint8_t)meaning;
     tap->depth++;
     tap->state = object ? AT_FIRST_KEY : AT_FIRST_ELEMENT;
-    if (meaning == USAGE || meaning == MESSAGES_USAGE) {
-        tap->numbers.suspect = tap->numbers.suspect || tap->has_usage;
-        tap->has_usage = true;
-    } else if (meaning == CHOICES || meaning == DATA) {
-        tap->has_choices = true;
-        tap->plain = tap->plain || meaning == DATA;
-    } else if (meaning == TOOL_INPUT) {
-        tap->input_at = offset_of(tap, at);
-    }
+    if (meaning >= MESSAGES_USAGE && meaning <= DATA)
+        note_open(tap, meaning, at);
     return at + 1;
 }
 
@@ -423,10 +432,8 @@ static const char *close_container(struct tap *tap, const char *at)
 {
     const enum meaning place = place_of(tap);
 
-    if (place == USAGE)
-        note_usage_end(tap);
-    else if (place == TOOL_INPUT)
-        tap->text_bytes += (int64_t)(offset_of(tap, at) + 1 - tap->input_at);
+    if (place == USAGE || place == TOOL_INPUT)
+        note_close(tap, place, at);
     tap->depth--;
     end_value(tap, at + 1);
     return at + 1;
@@ -831,8 +838,7 @@ void tap_init(struct tap *tap, enum tap_shape shape)
     };
     const struct tap_numbers none = {-1, -1, -1, -1, -1, -1, false};
 
-    memset(tap, 0,
-           offsetof(struct tap, kinds)); /* kinds and key are written before they are read */
+    memset(tap, 0, offsetof(struct tap, number)); /* from there on: written before it is read */
     tap->state = AT_VALUE;
     tap->meaning = roots[shape];
     tap->shape = (uint8_t)shape;

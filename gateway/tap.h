@@ -54,13 +54,9 @@ struct tap {
     bool usage_comma;       /* usage was the first member: the comma behind it is cut too */
     uint16_t depth;
     uint8_t places[TAP_PLACES]; /* meaning of the open containers */
-    int64_t number;
-    const char *word; /* what must still come of true, false or null */
-    size_t offset;    /* bytes read so far */
-    size_t origin;    /* address of the document's first byte, were it one piece with this one */
-    size_t member_at; /* offset of the present top-level member's first byte (its key's quote) */
-    size_t comma_at;  /* offset of the comma before it, SIZE_MAX: it is the first */
-    size_t input_at;  /* offset of a tool's input, while that is under way */
+    size_t offset;              /* bytes read so far */
+    size_t comma_at; /* offset of the comma before the present top-level member, SIZE_MAX: it is the
+                      * first */
 
     /* results so far */
     bool broken;    /* not JSON; the results are those of what was read before */
@@ -83,7 +79,12 @@ struct tap {
     int64_t text_bytes;   /* bytes of what the model wrote (raw): content, text, reasoning, refusal,
                            * arguments of tool calls */
 
-    /* the reader's own again: not cleared when a document begins */
+    /* the reader's own again, written before it is read */
+    int64_t number;
+    const char *word; /* what must still come of true, false or null */
+    size_t origin;    /* address of the document's first byte, were it one piece with this one */
+    size_t member_at; /* offset of the present top-level member's first byte (its key's quote) */
+    size_t input_at;  /* offset of a tool's input */
     uint64_t kinds[TAP_DEPTH_MAX / 64]; /* a bit for each open container: 1 is an object */
     char key[TAP_KEY_BYTES];
 };
