@@ -622,6 +622,14 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
+/* Does the usage of this answer count all of it, and not one of several choices or prompts alone? */
+static bool counts_whole(const struct exchange *x)
+{
+    const bool several = x->ask.n * x->ask.prompts > 1 &&
+                         (x->endpoint == ENDPOINT_CHAT || x->endpoint == ENDPOINT_COMPLETIONS);
+    return !several || kind_row(x->model->kind)->whole;
+}
+
 /* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain
  * answer that the replica has finished counts whole once a byte of it has gone out). */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
@@ -638,14 +646,9 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
                        endpoint_row(x->endpoint)->charged;
     if (!ending->billable)
         return;
-    if (x->ask.n * x->ask.prompts > 1 && !kind_row(x->model->kind)->whole) {
-        /* What it reports is one of several: all are estimated. */
-    } else if (all) {
-        ending->usage = x->whole;
-        ending->source = x->whole_source;
-    } else if (x->delivered_source != SOURCE_NONE) {
-        ending->usage = x->delivered;
-        ending->source = x->delivered_source;
+    if (counts_whole(x)) {
+        ending->usage = all ? x->whole : x->delivered;
+        ending->source = all ? x->whole_source : x->delivered_source;
     }
     /* Nothing was said, or (a stream of messages that was cut) of the input alone. */
     const bool half = ending->source == SOURCE_RUNNING && ending->usage.output < 0;
