@@ -190,7 +190,8 @@ void error_add_unknown(struct buffer *out, int status)
 
     switch (dialect.kind) {
     case KIND_OPENAI:
-        error_add_body(out, ENDPOINT_CHAT, status, TEXT("Unknown request URL."), TEXT(""));
+        buffer_add_literal(out, "{\"error\":{\"message\":\"Unknown request URL.\",\"type\":"
+                                "\"invalid_request_error\",\"param\":null,\"code\":null}}");
         break;
     case KIND_LLAMACPP:
         error_add_body(out, ENDPOINT_CHAT, status, TEXT("File Not Found"), TEXT(""));

@@ -17,15 +17,17 @@
 
 #include "tests/fake/content.h"
 #include "tests/fake/counters.h"
+#include "tests/fake/listen.h"
 #include "tests/fake/server.h"
 #include "tests/fake/service.h"
 
 static volatile sig_atomic_t stop;
 
 static const char usage_text[] =
-    "usage: fake --port P [options]\n"
+    "usage: fake --port P | --uds PATH [options]\n"
     "  --port P             0: the kernel picks one; `ready PORT` is printed\n"
-    "  --host ADDRESS       127.0.0.1\n"
+    "  --host ADDRESS       127.0.0.1, or ::1\n"
+    "  --uds PATH           a Unix socket, besides the port or instead of it (`ready 0` then)\n"
     "  --models A,B         names that are served (fake)\n"
     "  --kind KIND          whose wire is spoken: vllm, sglang, llamacpp, tgi, openai (vllm)\n"
     "  --old-errors         vllm: flat error objects, as before August 2025\n"
@@ -107,6 +109,7 @@ int main(int argument_count, char **arguments)
     enum {
         PORT,
         HOST,
+        UDS,
         MODELS,
         KIND,
         OLD_ERRORS,
@@ -123,6 +126,7 @@ int main(int argument_count, char **arguments)
     static const struct option options[] = {
         {"port", required_argument, NULL, PORT},
         {"host", required_argument, NULL, HOST},
+        {"uds", required_argument, NULL, UDS},
         {"models", required_argument, NULL, MODELS},
         {"kind", required_argument, NULL, KIND},
         {"old-errors", no_argument, NULL, OLD_ERRORS},
@@ -138,6 +142,7 @@ int main(int argument_count, char **arguments)
         {NULL, 0, NULL, 0},
     };
     const char *host = "127.0.0.1";
+    const char *uds_path = NULL;
     const char *log_path = NULL;
     const char *once_path = NULL;
     int port = -1;
@@ -154,6 +159,9 @@ int main(int argument_count, char **arguments)
             break;
         case HOST:
             host = optarg;
+            break;
+        case UDS:
+            uds_path = optarg;
             break;
         case MODELS:
             set_models(optarg);
@@ -196,8 +204,8 @@ int main(int argument_count, char **arguments)
             return wrong_usage();
         }
     }
-    if (port < 0 || port > 65535 || keep_alive_ms < 0 || ready_fd < 0 || service.model_count == 0 ||
-        optind != argument_count)
+    if ((port < 0 && uds_path == NULL) || port > 65535 || keep_alive_ms < 0 || ready_fd < 0 ||
+        service.model_count == 0 || optind != argument_count)
         return wrong_usage();
     raise_limits();
     catch_signals();
@@ -211,12 +219,16 @@ int main(int argument_count, char **arguments)
         fprintf(stderr, "fake: %s: %s\n", log_path, strerror(errno));
         return 1;
     }
-    port = server_listen(host, port);
-    if (port < 0) {
+    if (port >= 0 && (port = listen_open(host, port)) < 0) {
         fprintf(stderr, "fake: listen on %s: %s\n", host, strerror(errno));
         return 1;
     }
-    dprintf(ready_fd, "ready %d\n", port);
+    if (uds_path != NULL && !listen_open_path(uds_path)) {
+        fprintf(stderr, "fake: listen on %s: %s\n", uds_path, strerror(errno));
+        return 1;
+    }
+    dprintf(ready_fd, "ready %d\n", port < 0 ? 0 : port);
     server_run(keep_alive_ms, &stop);
+    listen_close();
     return 0;
 }

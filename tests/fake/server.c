@@ -13,7 +13,6 @@
  * event that was cut. */
 #include "tests/fake/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "tests/fake/counters.h"
+#include "tests/fake/listen.h"
 #include "tests/fake/service.h"
 #include "tests/fake/stream.h"
 #include "tests/fake/timers.h"
@@ -56,6 +56,7 @@ struct conn {
     size_t pending_at;
     uint64_t pending_tokens; /* generated once `pending` is written */
     uint64_t due_ns;         /* nothing more is done before */
+    uint64_t spoken_ns;      /* streams with ping_ms: when something was last written */
     struct timer timer;
     struct reply reply;
     struct work work;
@@ -69,7 +70,6 @@ struct mark {
 };
 
 static int epoll_fd = -1;
-static int listen_fd = -1;
 static uint64_t now_ns;
 static struct conn *free_conns;
 static struct conn *dead_conns;
@@ -222,10 +222,20 @@ static size_t send_some(struct conn *conn, const char *bytes, size_t count)
     return 0;
 }
 
+/* When a stream that says nothing gives a sign of life; UINT64_MAX: never. */
+static uint64_t ping_due_ns(const struct conn *conn)
+{
+    if (conn->work.directive.ping_ms <= 0 || !conn->work.stream || !conn->work.head_sent)
+        return UINT64_MAX;
+    return conn->spoken_ns + (uint64_t)conn->work.directive.ping_ms * 1000000u;
+}
+
 static void wait_until(struct conn *conn, uint64_t due_ns)
 {
+    uint64_t ping_ns = ping_due_ns(conn);
+
     conn->due_ns = due_ns;
-    timers_set(&conn->timer, due_ns);
+    timers_set(&conn->timer, ping_ns < due_ns ? ping_ns : due_ns);
 }
 
 /* Writes what waits; true when nothing waits any more. */
@@ -257,6 +267,18 @@ static bool flush_pending(struct conn *conn)
             buffer_fini(pending);
     }
     return true;
+}
+
+/* The answer waits: says so if it has been silent for long enough. */
+static void ping(struct conn *conn)
+{
+    if (ping_due_ns(conn) > now_ns || conn->pending.count > 0)
+        return;
+    conn->spoken_ns = now_ns;
+    if (stream_add_ping(&conn->work, conn->reply.framing, &conn->pending))
+        flush_pending(conn);
+    if (!conn->closed)
+        wait_until(conn, conn->due_ns);
 }
 
 /* Writes the batch and goes back behind the event that the socket cut, if it cut one. */
@@ -294,6 +316,7 @@ static void generate(struct conn *conn)
     bool paced = directive->delay_ms > 0;
     bool wait = false;
 
+    conn->spoken_ns = now_ns;
     batch.count = 0;
     if (!work->head_sent) {
         service_add_stream_head(work, &conn->reply, &batch);
@@ -356,8 +379,10 @@ static void answer_written(struct conn *conn)
 static void pump(struct conn *conn)
 {
     while (conn->busy && !conn->closed) {
-        if (conn->due_ns > now_ns)
+        if (conn->due_ns > now_ns) {
+            ping(conn);
             return;
+        }
         if (!flush_pending(conn))
             return;
         switch (conn->reply.next) {
@@ -376,6 +401,9 @@ static void pump(struct conn *conn)
             conn_reset(conn);
             return;
         case NEXT_STALL:
+            conn->due_ns = UINT64_MAX;
+            if (ping_due_ns(conn) != UINT64_MAX)
+                wait_until(conn, UINT64_MAX);
             return;
         }
     }
@@ -549,10 +577,10 @@ static void conn_event(struct conn *conn, uint32_t events)
 
 /* ---- the loop ---- */
 
-static void accept_all(void)
+static void accept_all(const struct listener *listener)
 {
     for (;;) {
-        int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
             conn_open(fd);
         else if (errno != EINTR && errno != ECONNABORTED)
@@ -600,31 +628,22 @@ static int wait_events(struct epoll_event *events, int64_t timeout_ns, const sig
                        timeout_ns < 0 ? -1 : (int)((timeout_ns + 999999) / 1000000), signals);
 }
 
-int server_listen(const char *host, int port)
+static bool watch_listeners(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    socklen_t address_bytes = sizeof address;
-    int on = 1;
-
-    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) {
-        errno = EINVAL;
-        return -1;
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd < 0)
+        return false;
+    for (unsigned i = 0; i < listener_count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &listeners[i]};
+        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listeners[i].fd, &event) != 0)
+            return false;
     }
-    listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (listen_fd < 0)
-        return -1;
-    setsockopt(listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listen_fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listen_fd, 4096) != 0 ||
-        getsockname(listen_fd, (struct sockaddr *)&address, &address_bytes) != 0)
-        return -1;
-    return ntohs(address.sin_port);
+    return true;
 }
 
 void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop)
 {
     static struct epoll_event events[EPOLL_EVENTS];
-    struct epoll_event listening = {.events = EPOLLIN};
     uint64_t keep_alive_ns = (uint64_t)keep_alive_ms * 1000000u;
     sigset_t signals;
     struct timer *timer;
@@ -632,8 +651,7 @@ void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop)
     sigemptyset(&signals);
     idle_list.idle_before = &idle_list;
     idle_list.idle_after = &idle_list;
-    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &listening) != 0) {
+    if (!watch_listeners()) {
         perror("fake: epoll");
         return;
     }
@@ -642,10 +660,11 @@ void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop)
         int count = wait_events(events, sleep_ns(keep_alive_ns), &signals);
         read_clock();
         for (int i = 0; i < count; i++) {
-            if (events[i].data.ptr == NULL)
-                accept_all();
+            void *source = events[i].data.ptr;
+            if (source == &listeners[0] || source == &listeners[1])
+                accept_all(source);
             else
-                conn_event(events[i].data.ptr, events[i].events);
+                conn_event(source, events[i].events);
         }
         while ((timer = timers_take_due(now_ns)) != NULL) {
             struct conn *conn = conn_of_timer(timer);

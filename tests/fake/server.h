@@ -10,10 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Listens; returns the port, or -1 with errno set. port 0: the kernel picks one. */
-int server_listen(const char *host, int port);
-
-/* Serves until `stop` is set by a signal handler.
+/* Serves what listen.h listens to, until `stop` is set by a signal handler.
  * keep_alive_ms: an idle connection is closed so long after its last answer. */
 void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop);
 

@@ -30,6 +30,7 @@ class Fake:
         self.process = subprocess.Popen(
             [PROGRAM, "--port", "0", *options], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().split()[1])
+        self.host = options[options.index("--host") + 1] if "--host" in options else "127.0.0.1"
 
     def __enter__(self):
         return self
@@ -39,7 +40,7 @@ class Fake:
         assert self.process.wait(10) == 0
 
     def connect(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), 10)
+        connection = socket.create_connection((self.host, self.port), 10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
@@ -109,6 +110,47 @@ def events_of(body):
     texts = body.decode().split("\n\n")[:-1]
     assert all(text.startswith("data: ") for text in texts)
     return [text[6:] if text == "data: [DONE]" else json.loads(text[6:]) for text in texts]
+
+
+def post(fake, path, headers=(), **members):
+    """POSTs a JSON body; status and the parsed answer."""
+    status, _, body, _, _ = call(fake, "POST", path, json.dumps(members).encode(), headers)
+    return status, json.loads(body) if body else None
+
+
+def named_events(body):
+    """Events with a name: (name, data) each; the name is also in the data."""
+    events = []
+    for block in body.decode().split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        assert name.startswith("event: ") and data.startswith("data: ")
+        events.append((name[7:], json.loads(data[6:])))
+        assert events[-1][1]["type"] == events[-1][0]
+    return events
+
+
+def stream(fake, path, **members):
+    body = json.dumps({**members, "stream": True}).encode()
+    status, _, answer, _, whole = call(fake, "POST", path, body)
+    assert status == 200 and whole
+    return answer
+
+
+def metrics_of(fake):
+    """name{labels} to value, as the page has them."""
+    page = call(fake, "GET", "/metrics")[2].decode()
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def form(fields, file, boundary="edge"):
+    """A multipart body with its media type."""
+    parts = [f'--{boundary}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+             .encode() for name, value in fields.items()]
+    parts.append(f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="a.wav"'
+                 f"\r\ncontent-type: audio/wav\r\n\r\n".encode() + file + b"\r\n")
+    parts.append(f"--{boundary}--\r\n".encode())
+    return b"".join(parts), [("content-type", f"multipart/form-data; boundary={boundary}")]
 
 
 def wait_for(condition, seconds=5):
@@ -445,6 +487,457 @@ def the_log_and_the_metrics_tell_what_was_done():
             assert post_chat(fake)[0] == 200
             call(fake, "POST", "/fake/reset")
             assert fake.counters()["requests"] == 0
+
+
+SCHEMA = {
+    "type": "object", "required": ["city", "days", "tags", "unit"],
+    "properties": {
+        "city": {"type": "string"}, "days": {"type": "integer", "minimum": 3},
+        "tags": {"type": "array", "minItems": 2, "items": {"enum": ["s\u00fcd", "nord"]}},
+        "unit": {"$ref": "#/$defs/Unit"}, "optional": {"type": "number"}},
+    "$defs": {"Unit": {"anyOf": [{"type": "object", "properties": {"c": {"type": "boolean"}}},
+                                 {"type": "null"}]}}}
+FITTING = {"city": "w0 w1", "days": 3, "tags": ["s\u00fcd", "s\u00fcd"], "unit": {"c": True}}
+CHAT_TOOLS = [{"type": "function", "function": {"name": "other", "parameters": {}}},
+              {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+MESSAGE = [{"role": "user", "content": "12345678"}]
+
+
+@promise
+def each_kind_has_its_endpoints_and_refuses_the_others_in_its_own_shape():
+    has = {
+        "vllm": "chat/completions completions embeddings responses messages messages/count_tokens "
+                "rerank score audio/transcriptions audio/translations",
+        "sglang": "chat/completions completions embeddings responses messages "
+                  "messages/count_tokens rerank score audio/transcriptions classify",
+        "llamacpp": "chat/completions completions embeddings responses messages "
+                    "messages/count_tokens rerank",
+        "tgi": "chat/completions completions",
+        "openai": "chat/completions completions embeddings responses audio/transcriptions "
+                  "audio/translations"}
+    bare = {"vllm": "rerank score pooling classify tokenize detokenize",
+            "sglang": "classify tokenize detokenize", "llamacpp": "rerank tokenize detokenize",
+            "tgi": "", "openai": ""}
+    every = {f"/v1/{name}" for names in has.values() for name in names.split()}
+    every |= {f"/{name}" for names in bare.values() for name in names.split()}
+    for kind, names in has.items():
+        mine = {f"/v1/{name}" for name in names.split()}
+        mine |= {f"/{name}" for name in bare[kind].split()}
+        with Fake("--kind", kind) as fake:
+            for path in every:
+                status = call(fake, "POST", path, b"{}")[0]
+                assert (status != 404) == (path in mine), (kind, path, status)
+            status, _, body, _, _ = call(fake, "GET", "/v1/chat/completions")
+            assert status == (404 if kind == "llamacpp" else 405)
+            unknown = call(fake, "POST", "/v1/nothing", b"{}")[2]
+            if kind == "tgi":
+                assert unknown == b""
+            elif kind == "sglang":
+                assert json.loads(unknown) == {"detail": "Not Found"}
+            else:
+                assert json.loads(unknown)["error"]["code"] == (None if kind == "openai" else 404)
+
+
+@promise
+def an_error_has_the_shape_of_its_kind_and_of_its_api():
+    failing = {"messages": [{"role": "user", "content": "[[fake fail=503]]"}], "max_tokens": 5}
+    seen = {}
+    for kind in ("vllm", "sglang", "llamacpp", "tgi", "openai"):
+        with Fake("--kind", kind) as fake:
+            status, answer = post(fake, "/v1/chat/completions", **failing)
+            assert status == 503
+            seen[kind] = answer
+            if kind in ("vllm", "sglang"):
+                answer = post(fake, "/v1/messages", **failing)[1]
+                assert answer["type"] == "error" and answer["error"]["type"] == (
+                    "ServiceUnavailableError" if kind == "vllm" else "overloaded_error")
+    assert seen["vllm"]["error"]["code"] == seen["llamacpp"]["error"]["code"] == 503
+    assert seen["llamacpp"]["error"]["type"] == "unavailable_error"
+    assert seen["sglang"]["object"] == "error" and seen["sglang"]["code"] == 503
+    assert set(seen["tgi"]) == {"error", "error_type"}
+    assert seen["openai"]["error"]["code"] is None
+    with Fake("--kind", "tgi", "--key", "k") as fake:
+        assert call(fake, "POST", "/v1/chat/completions", chat())[::2][:2] == (401, b"")
+        key = [("authorization", "Bearer k")]
+        assert post_chat(fake, "[[fake fail=429]]", key)[2] == (
+            b'{"error":"Model is overloaded","error_type":"overloaded"}')
+        assert call(fake, "POST", "/v1/chat/completions", b"{", key)[0] == 422
+        assert post_chat(fake, "[[fake fail=424]]", key)[0] == 424
+    with Fake("--old-errors") as fake:
+        answer = json.loads(post_chat(fake, model="none")[2])
+        assert answer["object"] == "error" and answer["code"] == 404
+
+
+@promise
+def an_error_amidst_a_stream_is_an_event_of_its_kind():
+    text = "[[fake tokens=5 error_event=1]]"
+    for kind in ("sglang", "llamacpp", "tgi"):
+        with Fake("--kind", kind) as fake:
+            events = events_of(post_chat(fake, text, stream=True)[2])
+            error = events[-2]["error"]
+            assert events[-1] == "[DONE]"
+            assert error["http_status_code" if kind == "tgi" else "code"] == 500
+    with Fake() as fake:
+        message = [{"role": "user", "content": text}]
+        events = named_events(stream(fake, "/v1/messages", messages=message, max_tokens=9))
+        assert events[-1][0] == "error" and "message" in events[-1][1]["error"]
+        events = named_events(stream(fake, "/v1/responses", input=text))
+        assert events[-1][0] == "response.failed"
+        assert events[-1][1]["response"]["error"]["code"] == "server_error"
+
+
+@promise
+def chunks_and_usage_have_the_quirks_of_their_kind():
+    text = "[[fake tokens=2 reasoning=2 cached=0]]"
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for kind in ("vllm", "sglang", "llamacpp", "tgi", "openai"):
+        with Fake("--kind", kind) as fake:
+            events = events_of(post_chat(fake, text, stream=True, stream_options=options)[2])
+            first, thought, last = events[0], events[1], events[-2]
+            delta = thought["choices"][0]["delta"]
+            usage = last["usage"]
+            assert last["choices"] == [] and usage["completion_tokens"] == 4
+            assert ("usage" in thought and thought["usage"] is not None) == (
+                kind in ("vllm", "sglang")), kind
+            if kind == "vllm":
+                assert delta == {"reasoning": "r0 "}
+                assert usage["completion_tokens_details"]["reasoning_tokens"] == 2
+                assert usage["prompt_tokens_details"] == {"cached_tokens": 0}
+            elif kind == "sglang":
+                assert delta["reasoning_content"] == "r0 " and delta["content"] is None
+                assert usage["reasoning_tokens"] == 2 and usage["prompt_tokens_details"] is None
+                assert "matched_stop" in events[-3]["choices"][0]
+            elif kind == "llamacpp":
+                assert first["choices"][0]["delta"]["content"] is None
+                assert delta == {"reasoning_content": "r0 "}
+                assert events[-3]["choices"][0]["delta"] == {}
+                assert last["timings"]["predicted_n"] == 4
+            elif kind == "tgi":
+                assert delta["role"] == "assistant" and thought["usage"] is None
+                assert set(usage) == {"prompt_tokens", "completion_tokens", "total_tokens"}
+            else:
+                assert delta == {"content": ""} and thought["usage"] is None
+                assert usage["completion_tokens_details"]["reasoning_tokens"] == 2
+    with Fake("--kind", "tgi") as fake:
+        headers = post_chat(fake)[1]
+        assert headers["x-prompt-tokens"] == "2" and headers["x-generated-tokens"] == "8"
+        assert post_chat(fake, stream=True)[1]["x-accel-buffering"] == "no"
+
+
+@promise
+def a_silent_stream_gives_signs_of_life():
+    with Fake("--kind", "llamacpp") as fake:
+        body = post_chat(fake, "[[fake tokens=1 head_ms=250 ping_ms=50]]", stream=True)[2]
+        assert body.startswith(b":\n\n:\n\n") and body.count(b":\n\n") <= 5
+        body = post_chat(fake, "[[fake tokens=3 delay_ms=120 ping_ms=50]]", stream=True)[2]
+        assert b'w0 "' in body.partition(b"\n\n:\n\n")[0], "the first event comes first"
+        assert 2 <= body.count(b"\n\n:\n\n") <= 4
+        with fake.connect() as connection:
+            stalled = chat("[[fake stall=1 ping_ms=30]]", stream=True)
+            connection.sendall(request_bytes("POST", "/v1/chat/completions", stalled))
+            received = b""
+            while received.count(b"3\r\n:\n\n\r\n") < 3:
+                received += connection.recv(65536)
+    with Fake() as fake:
+        body = stream(fake, "/v1/messages", max_tokens=1,
+                      messages=[{"role": "user", "content": "[[fake head_ms=100 ping_ms=40]]"}])
+        assert named_events(body)[0] == ("ping", {"type": "ping"})
+
+
+@promise
+def health_models_and_the_key_follow_the_kind():
+    with Fake("--kind", "llamacpp", "--key", "k") as fake:
+        assert json.loads(call(fake, "GET", "/health")[2]) == {"status": "ok"}
+        assert call(fake, "POST", "/fake/set?health=503")[0] == 200
+        status, _, body, _, _ = call(fake, "GET", "/health")
+        assert status == 503 and json.loads(body)["error"]["message"] == "Loading model"
+        key = [("x-api-key", "k")]
+        assert post(fake, "/v1/messages", key, messages=MESSAGE, max_tokens=1)[0] == 200
+        assert post(fake, "/tokenize", content="x")[0] == 401
+        assert post(fake, "/v1/messages", key, messages=MESSAGE, model="any")[0] == 200
+    with Fake("--key", "k") as fake:
+        assert post(fake, "/tokenize", prompt="x")[0] == 200, "vLLM guards /v1 and /v2 alone"
+        assert post(fake, "/v2/rerank", query="x", documents=["y"])[0] == 401
+    for kind, status in (("sglang", 200), ("openai", 200), ("vllm", 404), ("tgi", 404)):
+        with Fake("--kind", kind) as fake:
+            assert call(fake, "GET", "/v1/models/fake")[0] == status
+            assert json.loads(call(fake, "GET", "/v1/models")[2])["data"][0]["owned_by"] == kind
+            assert call(fake, "GET", "/health")[0] == (404 if kind == "openai" else 200)
+
+
+@promise
+def each_kind_has_its_metrics_and_they_are_the_counters():
+    names = {
+        "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting",
+                 "vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
+        "sglang": ("sglang:num_running_reqs", "sglang:num_queue_reqs",
+                   "sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
+        "llamacpp": ("llamacpp:requests_processing", "llamacpp:requests_deferred",
+                     "llamacpp:prompt_tokens_total", "llamacpp:tokens_predicted_total"),
+        "tgi": ("tgi_batch_current_size", "tgi_queue_size", "tgi_request_input_length_sum",
+                "tgi_request_generated_tokens_sum")}
+    for kind, (running, waiting, prompt, generated) in names.items():
+        with Fake("--kind", kind) as fake, fake.connect() as connection:
+            post_chat(fake, "12345678", max_tokens=3)
+            body = chat("[[fake stall=0]]", stream=True)
+            connection.sendall(request_bytes("POST", "/v1/chat/completions", body))
+            assert connection.recv(10)
+            page = {name.partition("{")[0]: value for name, value in metrics_of(fake).items()}
+            tokens = fake.counters()
+            assert page[running] == 1 and page[waiting] == 0
+            assert page[prompt] == tokens["prompt_tokens"] == 6
+            assert page[generated] == tokens["generated_tokens"] == 3
+    with Fake("--old-metrics") as fake:
+        page = metrics_of(fake)
+        labels = '{engine="0",model_name="fake"}'
+        assert f"vllm:gpu_cache_usage_perc{labels}" in page
+        assert f"vllm:gpu_prefix_cache_hits_total{labels}" in page
+        assert f"vllm:kv_cache_usage_perc{labels}" not in page
+    with Fake("--kind", "openai") as fake:
+        assert call(fake, "GET", "/metrics")[0] == 404
+
+
+@promise
+def a_tool_call_has_arguments_that_fit_its_schema_whole_and_in_pieces():
+    named = {"type": "function", "function": {"name": "weather"}}
+    for kind in ("vllm", "sglang", "llamacpp", "tgi", "openai"):
+        with Fake("--kind", kind) as fake:
+            members = {"tools": CHAT_TOOLS, "tool_choice": named}
+            answer = json.loads(post_chat(fake, **members)[2])
+            choice = answer["choices"][0]
+            function = choice["message"]["tool_calls"][0]["function"]
+            assert choice["finish_reason"] == "tool_calls" and function["name"] == "weather"
+            assert json.loads(function["arguments"]) == FITTING
+            events = events_of(post_chat(fake, stream=True, **members)[2])
+            calls = [event["choices"][0]["delta"]["tool_calls"][0] for event in events[1:-2]]
+            assert calls[0]["id"] and calls[0]["function"] == {"name": "weather", "arguments": ""}
+            pieces = [call["function"]["arguments"] for call in calls[1:]]
+            assert len(pieces) == answer["usage"]["completion_tokens"] > 3
+            assert json.loads("".join(pieces)) == FITTING
+            assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+    with Fake() as fake:
+        first = json.loads(post_chat(fake, tools=CHAT_TOOLS, tool_choice="required")[2])
+        assert first["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "other"
+        told = json.loads(post_chat(fake, "[[fake tool=weather]]", tools=CHAT_TOOLS)[2])
+        assert told["choices"][0]["finish_reason"] == "tool_calls"
+        free = json.loads(post_chat(fake, tools=CHAT_TOOLS, tool_choice="auto")[2])
+        assert free["choices"][0]["finish_reason"] == "stop"
+        cut = json.loads(post_chat(fake, tools=CHAT_TOOLS, tool_choice=named, max_tokens=2)[2])
+        assert cut["choices"][0]["finish_reason"] == "length"
+
+
+@promise
+def structured_output_is_an_object_that_fits():
+    with Fake() as fake:
+        wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+        answer = json.loads(post_chat(fake, response_format=wanted)[2])
+        assert json.loads(answer["choices"][0]["message"]["content"]) == FITTING
+        events = events_of(post_chat(fake, response_format=wanted, stream=True)[2])
+        content = "".join(event["choices"][0]["delta"]["content"] for event in events[:-1])
+        assert json.loads(content) == FITTING
+        answer = json.loads(post_chat(fake, response_format={"type": "json_object"})[2])
+        assert isinstance(json.loads(answer["choices"][0]["message"]["content"]), dict)
+        text = {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}
+        answer = post(fake, "/v1/responses", input="x", text=text)[1]
+        assert json.loads(answer["output"][0]["content"][0]["text"]) == FITTING
+
+
+@promise
+def logprobs_images_and_reasoning_are_counted():
+    with Fake() as fake:
+        answer = json.loads(post_chat(fake, logprobs=True, top_logprobs=2, max_tokens=3)[2])
+        tokens = answer["choices"][0]["logprobs"]["content"]
+        assert [token["token"] for token in tokens] == ["w0 ", "w1 ", "w2 "]
+        assert tokens[0]["bytes"] == list(b"w0 ") and len(tokens[0]["top_logprobs"]) == 2
+        events = events_of(post_chat(fake, logprobs=True, max_tokens=2, stream=True)[2])
+        assert events[2]["choices"][0]["logprobs"]["content"][0]["token"] == "w1 "
+        status, answer = post(fake, "/v1/completions", prompt="x", logprobs=1, max_tokens=2)
+        assert answer["choices"][0]["logprobs"]["tokens"] == ["w0 ", "w1 "]
+        parts = [{"type": "text", "text": "12345678"},
+                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+        status, answer = post(fake, "/v1/chat/completions",
+                              messages=[{"role": "user", "content": parts}])
+        assert status == 200 and answer["usage"]["prompt_tokens"] == 102
+        answer = json.loads(post_chat(fake, "[[fake reasoning=5]]", max_tokens=7)[2])
+        message = answer["choices"][0]["message"]
+        assert message["reasoning"] == "r0 r1 r2 r3 r4 " and message["content"] == "w0 w1 "
+        assert answer["usage"]["completion_tokens"] == 7
+
+
+@promise
+def a_response_streams_every_event_of_each_item_in_order():
+    with Fake() as fake:
+        events = named_events(stream(fake, "/v1/responses", max_output_tokens=9,
+                                     input="[[fake tokens=2 reasoning=2]]"))
+        names = [name.removeprefix("response.") for name, _ in events]
+        assert names == [
+            "created", "in_progress", "output_item.added", "reasoning_part.added",
+            "reasoning_text.delta", "reasoning_text.delta", "reasoning_text.done",
+            "reasoning_part.done", "output_item.done", "output_item.added", "content_part.added",
+            "output_text.delta", "output_text.delta", "output_text.done", "content_part.done",
+            "output_item.done", "completed"]
+        assert [data["sequence_number"] for _, data in events] == list(range(len(events)))
+        final = events[-1][1]["response"]
+        assert [item["type"] for item in final["output"]] == ["reasoning", "message"]
+        assert events[15][1]["item"] == final["output"][1] and events[15][1]["output_index"] == 1
+        assert final["usage"]["output_tokens"] == 4 and final["status"] == "completed"
+        assert final["usage"]["output_tokens_details"]["reasoning_tokens"] == 2
+        tools = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
+        choice = {"type": "function", "name": "weather"}
+        body = stream(fake, "/v1/responses", tools=tools, tool_choice=choice,
+                      input=[{"role": "user", "content": [{"type": "input_text", "text": "x"}]}])
+        events = named_events(body)
+        pieces = [data["delta"] for name, data in events if name.endswith("arguments.delta")]
+        assert json.loads("".join(pieces)) == FITTING
+        assert json.loads(events[-3][1]["arguments"]) == FITTING
+        item = events[-1][1]["response"]["output"][0]
+        assert item["type"] == "function_call" and item["name"] == "weather" and item["call_id"]
+
+
+@promise
+def a_response_is_completed_incomplete_or_failed():
+    with Fake() as fake:
+        status, answer = post(fake, "/v1/responses", input="12345678", instructions="1234")
+        assert status == 200 and answer["status"] == "completed"
+        assert answer["output"][0]["content"][0]["text"] == "w0 w1 w2 w3 w4 w5 w6 w7 "
+        assert answer["usage"]["input_tokens"] == 3 and answer["usage"]["total_tokens"] == 11
+        answer = post(fake, "/v1/responses", input="x", max_output_tokens=3)[1]
+        assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
+        assert answer["status"] == "incomplete"
+        events = named_events(stream(fake, "/v1/responses", input="x", max_output_tokens=3))
+        assert events[-1][0] == "response.incomplete"
+        assert post(fake, "/v1/responses", input="[[fake failed=1]]")[1]["status"] == "failed"
+        events = named_events(stream(fake, "/v1/responses", input="[[fake failed=1]]"))
+        assert events[-1][0] == "response.failed" and len(events) > 10
+        assert fake.counters()["failed"] == 2
+
+
+@promise
+def a_message_streams_every_event_of_each_block_in_order():
+    with Fake() as fake:
+        text = "[[fake tokens=2 reasoning=1 cached=3]]"
+        status, answer = post(fake, "/v1/messages", max_tokens=9, system="1234",
+                              messages=[{"role": "user", "content": text}])
+        assert status == 200 and answer["stop_reason"] == "end_turn"
+        assert answer["content"] == [
+            {"type": "thinking", "thinking": "r0 ", "signature": ""},
+            {"type": "text", "text": "w0 w1 "}]
+        usage = answer["usage"]
+        assert usage["cache_read_input_tokens"] == 3 and usage["output_tokens"] == 3
+        assert usage["input_tokens"] + 3 == (len(text) + 3) // 4 + 1
+        events = named_events(stream(fake, "/v1/messages", max_tokens=9, system="1234",
+                                     messages=[{"role": "user", "content": text}]))
+        assert [name for name, _ in events] == [
+            "message_start", "content_block_start", "content_block_delta", "content_block_delta",
+            "content_block_stop", "content_block_start", "content_block_delta",
+            "content_block_delta", "content_block_stop", "message_delta", "message_stop"]
+        assert events[3][1]["delta"]["type"] == "signature_delta"
+        assert [data["index"] for _, data in events[1:-2]] == [0, 0, 0, 0, 1, 1, 1, 1]
+        assert events[-2][1]["usage"] == usage
+        assert events[0][1]["message"]["usage"]["output_tokens"] == 0
+        members = {"tools": [{"name": "weather", "input_schema": SCHEMA}], "max_tokens": 999,
+                   "messages": MESSAGE, "tool_choice": {"type": "any"}}
+        answer = post(fake, "/v1/messages", **members)[1]
+        assert answer["stop_reason"] == "tool_use" and answer["content"][0]["input"] == FITTING
+        events = named_events(stream(fake, "/v1/messages", **members))
+        pieces = [data["delta"]["partial_json"] for _, data in events[2:-3]]
+        assert json.loads("".join(pieces)) == FITTING
+        short = post(fake, "/v1/messages", messages=MESSAGE, max_tokens=2)[1]
+        assert short["stop_reason"] == "max_tokens"
+        counted = post(fake, "/v1/messages/count_tokens", messages=MESSAGE)
+        assert counted == (200, {"input_tokens": 2})
+
+
+@promise
+def rerank_and_score_and_their_kin_answer_each_text():
+    with Fake() as fake:
+        documents = ["first", "second", {"text": "third"}]
+        status, answer = post(fake, "/v2/rerank", query="1234", documents=documents)
+        scores = [result["relevance_score"] for result in answer["results"]]
+        assert status == 200 and len(scores) == 3 and scores == sorted(scores, reverse=True)
+        assert {result["document"]["text"] for result in answer["results"]} == {
+            "first", "second", "third"}
+        assert answer["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
+        answer = post(fake, "/rerank", query="1234", documents=documents, top_n=1)[1]
+        assert [result["relevance_score"] for result in answer["results"]] == scores[:1]
+        answer = post(fake, "/score", text_1="1234", text_2=["a", "b"])[1]
+        assert [entry["object"] for entry in answer["data"]] == ["score", "score"]
+        assert post(fake, "/pooling", input=["a", "b"])[1]["data"][1]["object"] == "pooling"
+        assert post(fake, "/classify", input=["a"])[1]["data"][0]["num_classes"] == 2
+        answer = post(fake, "/v1/embeddings", input="a", dimensions=20)[1]
+        assert len(answer["data"][0]["embedding"]) == 20
+    with Fake("--kind", "sglang") as fake:
+        answer = post(fake, "/v1/rerank", query="q", documents=["a", "b"])[1]
+        assert len(answer) == 2 and answer[0]["score"] >= answer[1]["score"]
+        assert len(post(fake, "/v1/score", query="q", items=["a", "b"])[1]["scores"]) == 2
+
+
+@promise
+def what_was_tokenized_comes_back():
+    text = 'h\u00e4llo "w\u00f6rld"\n\u2713'
+    members = {"vllm": ("prompt", "prompt"), "sglang": ("prompt", "text"),
+               "llamacpp": ("content", "content")}
+    for kind, (given, got) in members.items():
+        with Fake("--kind", kind) as fake:
+            tokens = post(fake, "/tokenize", **{given: text})[1]
+            assert ("count" in tokens) == (kind != "llamacpp")
+            assert len(tokens["tokens"]) == tokens.get("count", len(tokens["tokens"])) > 3
+            assert post(fake, "/detokenize", tokens=tokens["tokens"])[1] == {got: text}
+            assert post(fake, "/detokenize", tokens=[1, 50256])[1] == {got: "w1 w50256 "}
+            assert fake.counters()["prompt_tokens"] == 0, "no model has seen them"
+
+
+@promise
+def audio_is_counted_and_answered_as_json_text_and_stream():
+    sound = bytes(range(256)) * 250  # two seconds of 16-bit mono at 16 kHz
+    path = "/v1/audio/transcriptions"
+    with Fake("--models", "m1,m2") as fake:
+        body, headers = form({"model": "m2"}, sound)
+        status, _, answer, _, _ = call(fake, "POST", path, body, headers)
+        assert status == 200 and json.loads(answer) == {
+            "text": "w0 w1 w2 w3 w4 w5 w6 w7 ", "usage": {"type": "duration", "seconds": 2}}
+        assert fake.counters()["audio_bytes"] == len(sound)
+        body, headers = form({"response_format": "text"}, sound)
+        _, got, answer, _, _ = call(fake, "POST", path, body, headers)
+        assert got["content-type"].startswith("text/plain") and answer.startswith(b"w0 w1 ")
+        body, headers = form({"prompt": "[[fake usage_tokens=1]]"}, sound)
+        usage = json.loads(call(fake, "POST", path, body, headers)[2])["usage"]
+        assert usage["type"] == "tokens" and usage["total_tokens"] == 28
+        body, headers = form({"stream": "true", "stream_include_usage": "true"}, sound)
+        events = events_of(call(fake, "POST", path, body, headers)[2])
+        assert events[0]["object"] == "transcription.chunk" and events[-1] == "[DONE]"
+        assert events[-2]["usage"]["completion_tokens"] == 8
+        body, headers = form({"model": "none"}, sound)
+        assert call(fake, "POST", path, body, headers)[0] == 404
+        assert call(fake, "POST", path, body[:-9], headers)[0] == 400, "a form without its end"
+        assert post(fake, path, model="m1")[0] == 400
+    with Fake("--kind", "openai") as fake:
+        body, headers = form({"stream": "true"}, sound)
+        answer = call(fake, "POST", "/v1/audio/translations", body, headers)[2]
+        last = json.loads(answer.decode().split("\n\n")[-2][6:])
+        assert last["type"] == "transcript.text.done" and last["usage"]["seconds"] == 2
+
+
+@promise
+def it_listens_on_ipv6_and_at_a_path():
+    with Fake("--host", "::1") as fake:
+        assert post_chat(fake)[0] == 200
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "socket")
+        for options in ([], ["--port", "0"]):
+            process = subprocess.Popen([PROGRAM, "--uds", path, *options],
+                                       stdout=subprocess.PIPE, text=True)
+            port = int(process.stdout.readline().split()[1])
+            assert (port == 0) == (options == [])
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path)
+                body = chat(stream=True)
+                assert exchange(connection, "POST", "/v1/chat/completions", body)[4]
+                assert exchange(connection, "GET", "/health")[0] == 200
+            if port > 0:
+                socket.create_connection(("127.0.0.1", port), 5).close()
+            process.terminate()
+            assert process.wait(10) == 0 and not os.path.exists(path)
 
 
 def main():
