@@ -16,7 +16,7 @@ struct translator {
 
 static const struct translation *translation_of(enum endpoint endpoint)
 {
-    static const struct translation *const rows[] = {NULL};
+    static const struct translation *const rows[] = {&translation_responses, NULL};
     for (size_t i = 0; rows[i]; i++)
         if (rows[i]->endpoint == endpoint)
             return rows[i];
