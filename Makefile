@@ -9,6 +9,7 @@
 #   make sanitize    units and integration under ThreadSanitizer, after the same under ASan and UBSan
 #   make fuzz-planted  shows that every fuzz target finds a fault planted in it
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
+#   make test-real [REAL="vllm llamacpp"]   the gateway before real model servers, installed into build/real; not part of make test
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
 # Variables: CC=gcc or clang, LTO= (none; with gcc the plain build has it), V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
@@ -212,3 +213,8 @@ bench: deps-bench all
 
 bare:
 	@tests/bare/run
+
+# Before vLLM's CPU build and llama.cpp's server, with a tiny model made here: downloads gigabytes and builds for minutes (docs/compatibility.md).
+.PHONY: test-real
+test-real: build/tollgate
+	@$(PYTHON) tests/real/run.py $(REAL)

@@ -153,7 +153,10 @@ class Checks:
 
     def metered(self, path, body, api="chat", protocol="h1", headers=()):
         """One request that must succeed: the answer's usage, the row and the servers' counters
-        are the same. Returns the reply, its parsed body and the row."""
+        are the same. Returns the reply, its parsed body and the row.
+
+        llama.cpp states the usage of one answer of several: there a row may say that it is
+        estimated, and how far off it is becomes a note."""
         before = self.counters()
         request_id = harness.new_id()
         reply = self.ask(path, body, protocol, headers, request_id)
@@ -162,10 +165,16 @@ class Checks:
         streamed = bool(body.get("stream"))
         parsed = events(reply) if streamed else reply.json()
         row = self.gateway.row_of(request_id)
+        expect(row["outcome"] == "ok" and row["billable"], row)
+        many = body.get("n", 1) > 1 or isinstance(body.get("prompt"), list)
+        if many and self.kind == "llamacpp" and row["source"] == "estimated":
+            now = harness.wait_until(lambda: self.counters()[:2], 1)
+            self.tally.note(f"{self.kind}: {path} of several: billed {billed(row)} (estimated), "
+                            f"generated {now[1] - before[1]}")
+            return reply, parsed, row
         stated = usage_of(api, parsed, streamed)
         expect(stated is None or stated == billed(row), "usage", stated, "row", row)
         self.counted(before, [row])
-        expect(row["outcome"] == "ok" and row["billable"], row)
         expect(row["source"] in ("reported", "running"), row)
         return reply, parsed, row
 
@@ -190,7 +199,7 @@ class Checks:
         """True once no server has a request."""
         return harness.wait_until(
             lambda: all(server.child.poll() is not None or server.running() == 0
-                        for server in self.replicas), seconds, 0.2)
+                        for server in self.replicas), seconds, self.embedder.LOOK_SECONDS)
 
     # ---- the checks ----
 
@@ -222,6 +231,7 @@ class Checks:
             reply, body, _ = self.metered("/v1/chat/completions", base)
             expect(body["choices"][0]["message"]["role"] == "assistant", body)
             expect(reply.header("x-tollgate-replica") in ("a", "b"), reply.headers)
+            expect(reply.header("access-control-allow-origin") is None, reply.headers)
         with self.check("chat plain, n = 2 and logprobs"):
             _, body, _ = self.metered("/v1/chat/completions", dict(
                 base, n=2, logprobs=True, top_logprobs=2, temperature=1))
@@ -275,13 +285,11 @@ class Checks:
             with self.check(f"chat with a required tool, {'stream' if stream else 'plain'}"):
                 _, body, _ = self.metered("/v1/chat/completions", dict(
                     base, tools=[TOOL], tool_choice="required", stream=stream))
-                choices = [choice for _, data in body for choice in data["choices"]] if stream \
-                    else body["choices"]
-                called = [one for choice in choices for one in
-                          (choice.get("delta") or choice.get("message"))["tool_calls"] or []
-                          ] if not stream else \
-                    [one for choice in choices for one in choice["delta"].get("tool_calls") or []]
-                expect(called and called[0]["function"]["name"] == "look", body)
+                parts = [choice["delta"] for _, data in body for choice in data["choices"]] \
+                    if stream else [choice["message"] for choice in body["choices"]]
+                called = [call for part in parts for call in part.get("tool_calls") or []]
+                if self.kind == "vllm":      # llama.cpp lets this model's noise pass as text
+                    expect(called and called[0]["function"]["name"] == "look", body)
 
     def native(self):
         """The endpoints that both servers have themselves."""
@@ -475,7 +483,7 @@ class Checks:
         generated = self.counters()[1] - before[1]
         expect(generated < LONG["max_tokens"], "it generated to the end", generated)
         row = self.gateway.row_of(request_id, 20)
-        expect(row["outcome"] == "client_gone" and row["output"] <= generated, row, generated)
+        expect(row["outcome"] == "client_gone" and billed(row)[1] <= generated, row, generated)
 
     def load_page(self):
         """What the gateway says it has scraped."""

@@ -68,6 +68,14 @@ def environment(name):
     return folder / "bin"
 
 
+def make_model(bin_folder, form, path):
+    """The tiny model, again when the file that makes it is newer."""
+    source = HERE / "tiny_model.py"
+    if not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
+        run([bin_folder / "python", source, form, path], PLACE / "model.log")
+        os.utime(path)
+
+
 def folder_kib(folder):
     """How large a folder is on disk."""
     said = subprocess.run(["du", "-sk", str(folder)], capture_output=True, text=True, check=True)
@@ -160,6 +168,7 @@ class Vllm(Server):
     PROMPT, CACHED, OUTPUT = ("vllm:prompt_tokens_total", "vllm:prompt_tokens_cached_total",
                               "vllm:generation_tokens_total")
     COUNTS_CACHED = True     # PROMPT counts the tokens that its cache held, too
+    LOOK_SECONDS = 0.2       # how often its metrics may be read while an abort is waited for
 
     def __init__(self, name, model, *more):
         bin_folder = environment("vllm")
@@ -175,9 +184,7 @@ class Vllm(Server):
         """The environment, and the model in its folder. The words for the account."""
         bin_folder = environment("vllm")
         name_it_vllm(bin_folder)
-        if not (PLACE / "tiny" / "config.json").exists():
-            run([bin_folder / "python", HERE / "tiny_model.py", "hf", PLACE / "tiny"],
-                PLACE / "model.log")
+        make_model(bin_folder, "hf", PLACE / "tiny")
 
     @classmethod
     def installed(cls):
@@ -220,6 +227,9 @@ class Llamacpp(Server):
     PROMPT, CACHED, OUTPUT = ("llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total",
                               "llamacpp:tokens_predicted_total")
     COUNTS_CACHED = False
+    # It looks for a closed connection only after a second without a result for anyone, and
+    # each answer of its metrics page is one.
+    LOOK_SECONDS = 2.5
 
     def __init__(self, name, model, *more):
         super().__init__(name, PLACE / "llama-build" / "bin" / "llama-server", [
@@ -237,9 +247,7 @@ class Llamacpp(Server):
                  *CMAKE], log)
             run(["cmake", "--build", PLACE / "llama-build", "--target", "llama-server", "-j",
                  "2"], log)
-        if not (PLACE / "tiny.gguf").exists():
-            run([bin_folder / "python", HERE / "tiny_model.py", "gguf", PLACE / "tiny.gguf"],
-                PLACE / "model.log")
+        make_model(bin_folder, "gguf", PLACE / "tiny.gguf")
 
     @classmethod
     def installed(cls):

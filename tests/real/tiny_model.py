@@ -28,7 +28,10 @@ CONTEXT = 8192
 EPSILON, ROPE_BASE = 1e-5, 10000.0
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 END = 0
-TEMPLATE = ("{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>"
+TEMPLATE = ("{% if tools %}<|system|>{{ tools | tojson }}<|end|>{% endif %}"
+            "{% for message in messages %}<|{{ message['role'] }}|>"
+            "{% if message['content'] %}{{ message['content'] }}{% endif %}"
+            "{% if message['tool_calls'] %}{{ message['tool_calls'] | tojson }}{% endif %}<|end|>"
             "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
 SYLLABLES = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na".split()
 
