@@ -16,7 +16,8 @@ struct translator {
 
 static const struct translation *translation_of(enum endpoint endpoint)
 {
-    static const struct translation *const rows[] = {&translation_responses, NULL};
+    static const struct translation *const rows[] = {&translation_messages, &translation_responses,
+                                                     NULL};
     for (size_t i = 0; rows[i]; i++)
         if (rows[i]->endpoint == endpoint)
             return rows[i];

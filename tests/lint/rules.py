@@ -34,6 +34,9 @@ LIBRARIES = {
 # Tested in microseconds, fuzzed without a socket: no I/O, no clock.
 PURE = ["gateway/scan", "gateway/ask", "gateway/ask_reader", "gateway/ask_prompt",
         "gateway/ask_splices", "gateway/ask_form", "gateway/multipart", "gateway/sse",
+        "gateway/translate_messages", "gateway/translate_messages_answer",
+        "gateway/translate_messages_ask", "gateway/translate_messages_stream",
+        "gateway/translate_messages_turns",
         "gateway/translate_responses", "gateway/translate_responses_answer",
         "gateway/translate_responses_ask", "gateway/translate_responses_echo",
         "gateway/translate_responses_events", "gateway/translate_responses_input",
