@@ -21,7 +21,7 @@ static const struct translation *translation_of(enum endpoint endpoint)
     for (size_t i = 0; rows[i]; i++)
         if (rows[i]->endpoint == endpoint)
             return rows[i];
-    assert(!"this endpoint is not translated");
+    assert(false && "this endpoint is not translated");
     return NULL;
 }
 
