@@ -41,13 +41,9 @@ static void add_total(struct tally *tally, const struct tap_numbers *numbers)
     merge(&tally->total.reasoning, numbers->reasoning);
 }
 
-/* Running numbers: the prompt's are shared, the rest belongs to one choice. What a message has
- * written when it starts is no more than a beginning: it stays unknown. */
-static void add_running(struct tally *tally, const struct tap *tap)
+/* Numbers of one choice; the prompt's are shared. */
+static void add_choice(struct tally *tally, const struct tap_numbers *numbers, int32_t choice)
 {
-    const struct tap_numbers *numbers = &tap->numbers;
-    const int32_t choice = tap->choice_index < 0 ? 0 : tap->choice_index;
-
     tally->has_running = true;
     tally->suspect = tally->suspect || numbers->suspect;
     merge(&tally->shared.prompt, numbers->prompt);
@@ -57,10 +53,23 @@ static void add_running(struct tally *tally, const struct tap *tap)
         tally->suspect = true; /* its tokens are not in the sum */
         return;
     }
-    if (tap->started)
-        return;
     merge(&tally->completion[choice], numbers->completion);
     merge(&tally->reasoning[choice], numbers->reasoning);
+}
+
+static int32_t choice_of(const struct tap *tap)
+{
+    return tap->choice_index < 0 ? 0 : tap->choice_index;
+}
+
+/* What a message has written when it starts is no more than a beginning: it stays unknown. */
+static void add_running(struct tally *tally, const struct tap *tap)
+{
+    struct tap_numbers numbers = tap->numbers;
+
+    if (tap->started)
+        numbers.completion = numbers.reasoning = -1;
+    add_choice(tally, &numbers, choice_of(tap));
 }
 
 /* Is the usage of this document that of the whole reply? */
@@ -78,13 +87,21 @@ static bool is_closing(const struct tally *tally, const struct tap *tap)
 void tally_add(struct tally *tally, const struct tap *tap)
 {
     tally->text_bytes += tap->text_bytes;
+    if (tally->per_choice && tap->choices == 1 && choice_of(tap) < TAP_CHOICES_MAX) {
+        tally->last = choice_of(tap);
+        tally->seen |= 1u << tally->last;
+    }
     if (!tap->has_usage || (says_nothing(&tap->numbers) && !tap->numbers.suspect))
         return;
     tally->beside = tap->shape == TAP_MESSAGES;
-    if (is_closing(tally, tap))
-        add_total(tally, &tap->numbers);
-    else
+    if (!is_closing(tally, tap))
         add_running(tally, tap);
+    else if (tally->per_choice && tally->seen != 0 && !tally->whole_body)
+        add_choice(tally, &tap->numbers, tally->last);
+    else
+        add_total(tally, &tap->numbers);
+    if (tally->per_choice && tally->whole_body && tap->choices > 1)
+        tally->total.suspect = true;
 }
 
 /* Sum of what is known; -1: nothing is. */
@@ -169,6 +186,17 @@ static bool is_suspect(const struct tally *tally)
            (tally->suspect && (tally->total.prompt < 0 || tally->total.completion < 0));
 }
 
+/* Does what is known close the reply? */
+static bool is_closed(const struct tally *tally)
+{
+    if (tally->has_total || tally->seen == 0)
+        return tally->has_total;
+    for (uint32_t i = 0; i < TAP_CHOICES_MAX; i++)
+        if ((tally->seen >> i & 1u) != 0 && tally->completion[i] < 0)
+            return false;
+    return true;
+}
+
 enum usage_source tally_usage(const struct tally *tally, struct usage *out_usage,
                               uint32_t *out_flags)
 {
@@ -178,5 +206,5 @@ enum usage_source tally_usage(const struct tally *tally, struct usage *out_usage
         *out_flags |= FLAG_USAGE_SUSPECT;
     if (numbers.prompt < 0 && numbers.completion < 0)
         return SOURCE_NONE;
-    return tally->has_total ? SOURCE_REPORTED : SOURCE_RUNNING;
+    return is_closed(tally) ? SOURCE_REPORTED : SOURCE_RUNNING;
 }

@@ -17,14 +17,19 @@
 struct tally {
     bool whole_body;          /* set by the caller after tally_init(): the reply is no stream, so
                                * its usage is the total whatever its shape */
+    bool per_choice;          /* set likewise: what closes a stream of several choices is said once
+                               * for each, when it has ended, and a whole body tells of its first
+                               * alone (llama.cpp) */
     struct tap_numbers total; /* from the closing usage (choices empty) or a plain body */
     bool has_total;
     struct tap_numbers shared; /* prompt side of running usage */
     int64_t completion[TAP_CHOICES_MAX], reasoning[TAP_CHOICES_MAX]; /* last of each
                                                                       * choice, -1 */
     bool has_running;
-    bool suspect; /* running usage is */
-    bool beside;  /* cache numbers stand beside the prompt's, not within (TAP_MESSAGES) */
+    bool suspect;  /* running usage is */
+    uint32_t seen; /* per_choice: bits of the choices that have come */
+    int32_t last;  /* per_choice: the last of them */
+    bool beside;   /* cache numbers stand beside the prompt's, not within (TAP_MESSAGES) */
     int64_t text_bytes;
 };
 
