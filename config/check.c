@@ -186,6 +186,8 @@ static void bind_names(struct draft *draft, const struct name_set *set)
 
 static bool same_address(const struct config_listen *a, const struct config_listen *b)
 {
+    if (a->socket_path.data != NULL || b->socket_path.data != NULL)
+        return span_equal(a->socket_path, b->socket_path);
     return a->port != 0 && a->port == b->port && span_equal(a->host, b->host);
 }
 

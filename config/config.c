@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -65,6 +66,8 @@ void config_put(struct config *config)
         return;
     snapshot = snapshot_of(config);
     if (atomic_fetch_sub_explicit(&snapshot->references, 1, memory_order_acq_rel) == 1) {
+        if (config->released != NULL)
+            config->released(config);
         arena_fini(&snapshot->arena);
         free(snapshot);
     }
@@ -326,6 +329,23 @@ enum err config_load(const char *path, struct config **out_config,
     explicit_bzero(text, size); /* keys may stand in it */
     free(text);
     return err;
+}
+
+enum err config_problems_add(struct config_problems *problems, const struct config *config,
+                             struct span key, uint32_t line, const char *what)
+{
+    char *text = NULL;
+    const int size =
+        asprintf(&text, "%s%.*s:%u: %.*s: %s\n", problems->text ? problems->text : "",
+                 (int)config->file.size, config->file.data, line, (int)key.size, key.data, what);
+
+    if (size < 0)
+        return ERR_NO_MEMORY;
+    free(problems->text);
+    problems->text = text;
+    problems->size = (size_t)size;
+    problems->count++;
+    return OK;
 }
 
 void config_problems_free(struct config_problems *problems)

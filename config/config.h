@@ -35,11 +35,29 @@ struct price {
     int64_t cache_hit; /* 0 when the row does not say */
 };
 
-/* host:port to listen at. */
+struct tls_context; /* gateway's: certificates and keys as the TLS library wants them */
+
+/* What a tls map says. Paths are ready to be opened and end in a NUL; {NULL, 0}: not said. */
+struct config_tls {
+    struct span certificate; /* ours, the chain behind it */
+    struct span key;         /* of the certificate; the same file when not said */
+    struct span ca;          /* who signs the other side; a listener asks for certificates then */
+    struct span name;        /* replicas: what its certificate must be for, and SNI says */
+    bool verify;             /* replicas: false takes any certificate */
+    struct span place;       /* the map's key, for messages; {NULL, 0}: there is no map */
+    uint32_t line;
+};
+
+/* host:port or a Unix socket to listen at. */
 struct config_listen {
-    struct span address; /* as written, "127.0.0.1:4000" or "[::1]:4000" */
-    struct span host;
-    uint16_t port; /* 0: the kernel picks (tests); tollgate logs the port */
+    struct span address;     /* as written: 127.0.0.1:4000, [::1]:4000 or unix:/run/x.sock */
+    struct span host;        /* {NULL, 0}: a Unix socket */
+    uint16_t port;           /* 0: the kernel picks (tests); tollgate logs the port */
+    struct span socket_path; /* NUL-terminated; {NULL, 0}: none */
+    uint32_t mode;           /* of the socket's file */
+    bool tls_present;
+    struct config_tls tls;
+    struct tls_context *context; /* set by tls_adopt() before publication; NULL: no TLS */
 };
 
 /* One model server. */
@@ -48,9 +66,13 @@ struct config_replica {
     struct span url;  /* as written, for /replicas */
     struct span host; /* name or address, no brackets; NUL-terminated */
     uint16_t port;
-    struct span host_header; /* what goes into Host: */
-    struct span base_path;   /* "" or "/x", no trailing slash, without a trailing /v1 */
-    struct span key;         /* bearer for this replica; {NULL, 0}: none. Secret */
+    struct span socket_path; /* NUL-terminated; {NULL, 0}: reached by host and port */
+    bool https;
+    struct config_tls tls;
+    struct tls_context *context; /* set by tls_adopt() before publication; NULL: no TLS */
+    struct span host_header;     /* what goes into Host: */
+    struct span base_path;       /* "" or "/x", no trailing slash, without a trailing /v1 */
+    struct span key;             /* bearer for this replica; {NULL, 0}: none. Secret */
     uint32_t slots;
     int64_t pusd_per_hour;       /* -1: not said */
     uint32_t index;              /* of this replica in its model: 0 … MODEL_REPLICAS_MAX - 1 */
@@ -180,6 +202,9 @@ struct config {
     struct config_tenant *tenants;
     uint32_t tenant_count;
 
+    /* Called when the snapshot goes, to give back what the gateway hung on it; NULL: nothing. */
+    void (*released)(struct config *config);
+
 #define OPTION(name, type, fallback, minimum, maximum, unit, reload, help) int64_t name;
 #include "config/options.def"
 #undef OPTION
@@ -200,6 +225,12 @@ MUST_CHECK enum err config_load(const char *path, struct config **out_config,
 /* The same from text in memory; name stands for the file in messages. */
 MUST_CHECK enum err config_load_text(const char *name, struct span text, struct config **out_config,
                                      struct config_problems *out_problems);
+
+/* One problem more that somebody else found in a loaded file, at a key and its line. Errors:
+ * ERR_NO_MEMORY. */
+MUST_CHECK enum err config_problems_add(struct config_problems *problems,
+                                        const struct config *config, struct span key, uint32_t line,
+                                        const char *what);
 
 /* Frees the text. Safe twice. */
 void config_problems_free(struct config_problems *problems);

@@ -84,12 +84,28 @@ static void read_url(const struct section *section, struct config_replica *repli
     if (node == NULL ||
         !section_read_text(draft, node, &place, TEXT_WORD, TEXT_BYTES_MAX, &replica->url))
         return;
-    if (span_starts(replica->url, SPAN("https://")))
-        problems_add(draft->problems, &place, "expected http://; https comes with TLS");
-    else if (!values_url(replica->url, replica))
-        problems_add(draft->problems, &place, "expected http://host:port or http://host:port/path");
-    else if ((replica->host = arena_copy(draft->arena, replica->host)).data == NULL)
-        draft->out_of_memory = true; /* a text of its own: name look-ups want it to end */
+    if (!values_url(replica->url, replica)) {
+        problems_add(draft->problems, &place,
+                     "expected http://host:port, https://host:port (either with a /path) or "
+                     "unix:/socket");
+        return;
+    }
+    /* Texts of their own: look-ups and the kernel want them to end. */
+    replica->host = section_keep(draft, replica->host);
+    if (replica->socket_path.data != NULL)
+        replica->socket_path = section_keep(draft, replica->socket_path);
+}
+
+static void read_replica_tls(const struct section *section, struct config_replica *replica)
+{
+    struct config_tls *tls = &replica->tls;
+
+    if (sections_read_tls(section, "models.*.replicas[].tls", tls) && !replica->https &&
+        replica->url.data != NULL)
+        problems_add_at(section->draft->problems, tls->line, tls->place.data,
+                        "expected a url that begins with https://");
+    if (tls->name.data == NULL)
+        tls->name = replica->host;
 }
 
 static void read_replica(const struct section *section, const struct config_model *model,
@@ -105,6 +121,7 @@ static void read_replica(const struct section *section, const struct config_mode
                         replica->index, &place);
     }
     read_url(section, replica);
+    read_replica_tls(section, replica);
     section_text_at(section, "key", TEXT_SECRET, TEXT_BYTES_MAX, &replica->key);
     section_number_at(section, "slots", 1, 65536, &slots);
     replica->slots = (uint32_t)slots;

@@ -52,13 +52,43 @@ static void print_date(FILE *out, const char *before, int64_t us)
     (void)fprintf(out, "%s%s", before, text);
 }
 
+static void print_tls(FILE *out, const struct config_tls *tls, const char *ca)
+{
+    bool first = true;
+    const struct {
+        const char *name;
+        struct span text;
+    } parts[] = {
+        {"certificate", tls->certificate}, {"key", tls->key}, {ca, tls->ca}, {"name", tls->name}};
+
+    (void)fputs(", tls: {", out);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i].text.data == NULL)
+            continue;
+        (void)fprintf(out, "%s%s: ", first ? "" : ", ", parts[i].name);
+        print_quoted(out, parts[i].text);
+        first = false;
+    }
+    (void)fputs(tls->verify ? "}" : ", verify: false}", out);
+}
+
+static void print_listen(FILE *out, const struct config_listen *listen)
+{
+    print_text(out, "  - {address: ", listen->address, "");
+    if (listen->socket_path.data != NULL)
+        (void)fprintf(out, ", mode: \"%04o\"", listen->mode);
+    if (listen->tls_present)
+        print_tls(out, &listen->tls, "client_ca");
+    (void)fputs("}\n", out);
+}
+
 static void print_process(FILE *out, const struct config *config)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
 
     (void)fputs("listen:\n", out);
     for (uint32_t i = 0; i < config->listen_count; i++)
-        print_text(out, "  - {address: ", config->listen[i].address, "}\n");
+        print_listen(out, &config->listen[i]);
     if (config->admin_present) {
         print_text(out, "admin: {address: ", config->admin.address, "");
         (void)fputs(config->admin_token.data != NULL ? ", token: \"" REDACTED "\"}\n" : "}\n", out);
@@ -99,6 +129,8 @@ static void print_replica(FILE *out, const struct config_replica *replica)
 {
     print_text(out, "      - {name: ", replica->name, ", ");
     print_text(out, "url: ", replica->url, "");
+    if (replica->https)
+        print_tls(out, &replica->tls, "ca");
     if (replica->key.data != NULL)
         (void)fputs(", key: \"" REDACTED "\"", out);
     (void)fprintf(out, ", slots: %u", replica->slots);

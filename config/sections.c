@@ -105,7 +105,21 @@ static void read_address(const struct section *section, struct config_listen *ou
         return;
     if (!values_listen(text, out_listen))
         section_refuse(section->draft, node, &place,
-                       "an IP address and a port, such as 127.0.0.1:4000 or [::1]:4000");
+                       "an IP address and a port, such as 127.0.0.1:4000 or [::1]:4000, or a Unix "
+                       "socket, such as unix:/run/tollgate.sock");
+}
+
+static void read_listener(const struct section *section, struct config_listen *out_listen)
+{
+    int64_t mode = 0660;
+
+    read_address(section, out_listen);
+    section_value_at(section, "mode", values_mode, "permissions such as 0660", &mode);
+    out_listen->mode = (uint32_t)mode;
+    out_listen->tls_present = sections_read_tls(section, "listen[].tls", &out_listen->tls);
+    if (out_listen->tls_present && out_listen->tls.certificate.data == NULL)
+        problems_add_at(section->draft->problems, out_listen->tls.line, out_listen->tls.place.data,
+                        "expected a certificate");
 }
 
 static void read_listen(const struct section *root)
@@ -125,7 +139,7 @@ static void read_listen(const struct section *root)
         const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section section = section_open(draft, list->items[i], item, "listen[]");
 
-        read_address(&section, &draft->config->listen[i]);
+        read_listener(&section, &draft->config->listen[i]);
     }
 }
 
@@ -141,6 +155,7 @@ static void read_admin(const struct section *root)
     root->draft->config->admin_present = true;
     root->draft->admin_line = place.line;
     read_address(&section, &root->draft->config->admin);
+    root->draft->config->admin.mode = 0660;
     section_text_at(&section, "token", TEXT_SECRET, 256, &root->draft->config->admin_token);
 }
 

@@ -228,11 +228,45 @@ static bool read_port(struct span text, int64_t least, uint16_t *out_port)
     return true;
 }
 
+/* "unix:" and a whole path that the kernel takes. */
+static bool is_socket_path(struct span path)
+{
+    if (path.size < 2 || path.size > VALUES_SOCKET_PATH_MAX || path.data[0] != '/')
+        return false;
+    for (size_t i = 0; i < path.size; i++)
+        if (path.data[i] <= ' ' || path.data[i] > '~')
+            return false;
+    return path.data[path.size - 1] != '/';
+}
+
+bool values_mode(struct span text, int64_t *out_mode)
+{
+    int64_t mode = 0;
+
+    if (text.size < 3 || text.size > 4)
+        return false;
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] < '0' || text.data[i] > '7')
+            return false;
+        mode = mode * 8 + (text.data[i] - '0');
+    }
+    *out_mode = mode;
+    return mode <= 0777;
+}
+
 bool values_listen(struct span text, struct config_listen *out_listen)
 {
     struct config_listen listen = {.address = text};
     struct span port;
 
+    if (span_starts(text, SPAN("unix:"))) {
+        listen.socket_path = span_from(text, sizeof("unix:") - 1);
+        if (!is_socket_path(listen.socket_path))
+            return false;
+        out_listen->address = text;
+        out_listen->socket_path = listen.socket_path;
+        return true;
+    }
     if (text.size == 0 || !split_authority(text, &listen.host, &port))
         return false;
     if (span_equal(listen.host, SPAN("localhost")))
@@ -241,7 +275,9 @@ bool values_listen(struct span text, struct config_listen *out_listen)
         return false;
     if (!read_port(port, 0, &listen.port))
         return false;
-    *out_listen = listen;
+    out_listen->address = listen.address;
+    out_listen->host = listen.host;
+    out_listen->port = listen.port;
     return true;
 }
 
@@ -257,6 +293,40 @@ static struct span without_slashes(struct span path)
     return path;
 }
 
+/* A base path as it is put before those of the API. false: it is none. */
+static bool read_base_path(struct span path, struct span *out_path)
+{
+    for (size_t i = 0; i < path.size; i++)
+        if (path.data[i] <= ' ' || path.data[i] > '~' || strchr("?#%\"<>\\^`{|}", path.data[i]))
+            return false;
+    path = without_slashes(path);
+    if (path.size >= 3 && memcmp(path.data + path.size - 3, "/v1", 3) == 0)
+        path = without_slashes((struct span){path.data, path.size - 3});
+    *out_path = path;
+    return true;
+}
+
+/* What follows unix: a socket's path, and perhaps a colon and a base path. */
+static bool read_socket(struct span text, struct config_replica *out_replica)
+{
+    const char *colon = text.size ? memchr(text.data, ':', text.size) : NULL;
+    struct span path = {"", 0};
+
+    if (colon != NULL) {
+        path = span_from(text, (size_t)(colon - text.data) + 1);
+        text.size = (size_t)(colon - text.data);
+        if (path.size == 0 || path.data[0] != '/')
+            return false;
+    }
+    if (!is_socket_path(text) || !read_base_path(path, &out_replica->base_path))
+        return false;
+    out_replica->socket_path = text;
+    out_replica->host = out_replica->host_header = SPAN("localhost");
+    out_replica->port = 0;
+    out_replica->https = false;
+    return true;
+}
+
 bool values_url(struct span text, struct config_replica *out_replica)
 {
     const char *slash;
@@ -264,11 +334,14 @@ bool values_url(struct span text, struct config_replica *out_replica)
     struct span path;
     struct span host;
     struct span port_text;
-    uint16_t port = 80;
+    const bool https = span_starts(text, SPAN("https://"));
+    uint16_t port = https ? 443 : 80;
 
-    if (!span_starts(text, SPAN("http://")))
+    if (span_starts(text, SPAN("unix:")))
+        return read_socket(span_from(text, sizeof("unix:") - 1), out_replica);
+    if (!https && !span_starts(text, SPAN("http://")))
         return false;
-    authority = span_from(text, sizeof("http://") - 1);
+    authority = span_from(text, https ? sizeof("https://") - 1 : sizeof("http://") - 1);
     slash = memchr(authority.data, '/', authority.size);
     path = (struct span){"", 0};
     if (slash != NULL) {
@@ -279,15 +352,12 @@ bool values_url(struct span text, struct config_replica *out_replica)
         return false;
     if (port_text.data != NULL && !read_port(port_text, 1, &port))
         return false;
-    for (size_t i = 0; i < path.size; i++)
-        if (path.data[i] <= ' ' || path.data[i] > '~' || strchr("?#%\"<>\\^`{|}", path.data[i]))
-            return false;
-    path = without_slashes(path);
-    if (path.size >= 3 && memcmp(path.data + path.size - 3, "/v1", 3) == 0)
-        path = without_slashes((struct span){path.data, path.size - 3});
+    if (!read_base_path(path, &out_replica->base_path))
+        return false;
     out_replica->host = host;
     out_replica->port = port;
+    out_replica->https = https;
+    out_replica->socket_path = (struct span){NULL, 0};
     out_replica->host_header = authority;
-    out_replica->base_path = path;
     return true;
 }

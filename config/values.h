@@ -29,14 +29,22 @@ MUST_CHECK bool values_decimal(struct span text, int exponent, int64_t *out_valu
 /* 2026-01-31 (midnight UTC) or 2026-01-31T12:30:00Z in microseconds since 1970 UTC. */
 MUST_CHECK bool values_date(struct span text, int64_t *out_us);
 
-/* 127.0.0.1:4000, [::1]:4000, localhost:4000 (means 127.0.0.1). Spans borrow from text. */
+/* 127.0.0.1:4000, [::1]:4000, localhost:4000 (means 127.0.0.1), unix:/run/x.sock. Spans borrow from
+ * text. Sets address, host, port and socket_path only. */
 MUST_CHECK bool values_listen(struct span text, struct config_listen *out_listen);
 
 /* Does only this machine reach this host (127.x.x.x or ::1)? */
 bool values_is_loopback(struct span host);
 
-/* The parts of http://host[:port][/path]; spans borrow from text, base_path without trailing
- * slashes and without a trailing /v1. Sets host, port, host_header and base_path only. */
+/* The most bytes of a Unix socket's path. */
+#define VALUES_SOCKET_PATH_MAX 107u
+
+/* 0660 as a file's permissions. */
+MUST_CHECK bool values_mode(struct span text, int64_t *out_mode);
+
+/* The parts of http://host[:port][/path], the same with https://, or unix:/socket[:/path]; spans
+ * borrow from text, base_path without trailing slashes and without a trailing /v1. Sets host, port,
+ * https, socket_path, host_header and base_path only. */
 MUST_CHECK bool values_url(struct span text, struct config_replica *out_replica);
 
 #endif

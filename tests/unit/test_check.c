@@ -199,13 +199,20 @@ static void a_price_is_whole_and_later_than_the_one_before(void **state)
     assert_problem(text, "f:7: models.a.price[1]: expected a later date in from");
 }
 
-static void a_replica_behind_tls_says_when(void **state)
+static void tls_is_said_whole_and_where_it_is_spoken(void **state)
 {
     (void)state;
 
     assert_problem(LISTEN "models: {a: {kind: vllm, price: [{input: 1, output: 1}],\n"
-                          "  replicas: [{name: r, url: \"https://h\"}]}}\n",
-                   "f:3: models.a.replicas[0].url: expected http://; https comes with TLS\n");
+                          "  replicas: [{name: r, url: \"http://h\", tls: {ca: x}}]}}\n",
+                   "f:3: models.a.replicas[0].tls: expected a url that begins with https://\n");
+    assert_problem("listen: [{address: \"127.0.0.1:1\", tls: {client_ca: x}}]\n" MODELS,
+                   "f:1: listen[0].tls: expected a certificate\n");
+    assert_problem(LISTEN "models: {a: {kind: vllm, price: [{input: 1, output: 1}],\n"
+                          "  replicas: [{name: r, url: \"https://h\", tls: {key: x}}]}}\n",
+                   "f:3: models.a.replicas[0].tls: expected a certificate for the key\n");
+    assert_problem("listen: [{address: \"unix:/x\", mode: 0990}]\n" MODELS,
+                   "f:1: listen[0].mode: expected permissions such as 0660");
 }
 
 static void listeners_stand_apart(void **state)
@@ -214,6 +221,8 @@ static void listeners_stand_apart(void **state)
 
     assert_problem("listen: [{address: \"127.0.0.1:1\"}, {address: \"127.0.0.1:1\"}]\n" MODELS,
                    "f:1: listen: expected 127.0.0.1:1 once\n");
+    assert_problem("listen: [{address: \"unix:/a\"}, {address: \"unix:/a\"}]\n" MODELS,
+                   "f:1: listen: expected unix:/a once\n");
     assert_problem(LISTEN "admin: {address: \"127.0.0.1:4000\"}\n" MODELS,
                    "f:2: admin.address: expected an address that clients do not use");
 }
@@ -326,7 +335,7 @@ int main(void)
         cmocka_unit_test(a_key_belongs_to_one_tenant),
         cmocka_unit_test(a_key_is_1_to_256_printable_bytes),
         cmocka_unit_test(a_price_is_whole_and_later_than_the_one_before),
-        cmocka_unit_test(a_replica_behind_tls_says_when),
+        cmocka_unit_test(tls_is_said_whole_and_where_it_is_spoken),
         cmocka_unit_test(listeners_stand_apart),
         cmocka_unit_test(an_admin_listener_for_others_needs_a_token),
         cmocka_unit_test(limits_fit_each_other),

@@ -172,6 +172,70 @@ static void urls_are_taken_apart(void **state)
     config_put(config);
 }
 
+static void sockets_and_schemes_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *host, *host_header, *socket_path, *base_path;
+        uint16_t port;
+        bool https;
+    } cases[] = {
+        {"https://h", "h", "h", "", "", 443, true},
+        {"https://[::1]:8443/v1", "::1", "[::1]:8443", "", "", 8443, true},
+        {"unix:/run/x.sock", "localhost", "localhost", "/run/x.sock", "", 0, false},
+        {"unix:/run/x.sock:/base/v1", "localhost", "localhost", "/run/x.sock", "/base", 0, false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config_replica replica = {0};
+
+        assert_true(values_url(span_of(cases[i].url), &replica));
+        assert_span(replica.host, cases[i].host);
+        assert_span(replica.host_header, cases[i].host_header);
+        assert_span(replica.socket_path, cases[i].socket_path);
+        assert_span(replica.base_path, cases[i].base_path);
+        assert_int_equal(replica.port, cases[i].port);
+        assert_int_equal(replica.https, cases[i].https);
+    }
+}
+
+static void tls_is_read_and_its_files_lie_beside_the_configuration(void **state)
+{
+    (void)state;
+    static const char text[] = "listen:\n"
+                               "  - {address: \"127.0.0.1:1\", tls: {certificate: a.pem, key: "
+                               "/k.pem, client_ca: c/ca.pem}}\n"
+                               "  - {address: \"unix:/run/x.sock\", mode: \"0600\"}\n"
+                               "models:\n"
+                               "  a: {kind: vllm, price: [{input: 1, output: 1}], replicas: [\n"
+                               "    {name: r, url: \"https://h:1\"},\n"
+                               "    {name: s, url: \"https://h:2\", tls: {certificate: b.pem, "
+                               "name: n, verify: false}}]}\n";
+    struct config *config = NULL;
+    struct config_problems problems;
+
+    assert_int_equal(config_load_text("/etc/t.yaml", span_of(text), &config, &problems), OK);
+    config_problems_free(&problems);
+    const struct config_tls *first = &config->listen[0].tls;
+    const struct config_replica *replicas = config->models[0].replicas;
+    assert_true(config->listen[0].tls_present);
+    assert_span(first->certificate, "/etc/a.pem");
+    assert_span(first->key, "/k.pem");
+    assert_span(first->ca, "/etc/c/ca.pem");
+    assert_span(first->place, "listen[0].tls");
+    assert_int_equal(first->line, 2);
+    assert_false(config->listen[1].tls_present);
+    assert_span(config->listen[1].socket_path, "/run/x.sock");
+    assert_int_equal(config->listen[1].mode, 0600);
+    assert_true(replicas[0].tls.verify);
+    assert_span(replicas[0].tls.name, "h");
+    assert_false(replicas[1].tls.verify);
+    assert_span(replicas[1].tls.name, "n");
+    assert_span(replicas[1].tls.certificate, "/etc/b.pem");
+    assert_span(replicas[1].tls.key, "/etc/b.pem");
+    config_put(config);
+}
+
 static void prices_are_whole_picodollars(void **state)
 {
     (void)state;
@@ -341,10 +405,13 @@ static void the_printed_form_reads_as_a_configuration_again(void **state)
 {
     (void)state;
     struct config *config =
-        load("listen: [{address: \"127.0.0.1:1\"}]\n"
+        load("listen: [{address: \"127.0.0.1:1\", tls: {certificate: a, client_ca: b}},\n"
+             "  {address: \"unix:/x\", mode: 0666}]\n"
              "models:\n"
              "  a: {kind: vllm, price: [{input: 0.123456, output: 1}],\n"
-             "    replicas: [{name: r, url: \"http://h\", usd_per_hour: 9.8}]}\n"
+             "    replicas: [{name: r, url: \"http://h\", usd_per_hour: 9.8},\n"
+             "      {name: s, url: \"https://h\", tls: {ca: c, verify: false}}]}\n"
+             "names: {servers: [\"127.0.0.1:53\"]}\n"
              "classes: [{name: c, match: {header: {a: b}, tools: true,\n"
              "  model: \"x*\", system_prompt: \"y\"}, model: a}]\n"
              "tenants: {t: {keys: [{id: k, key: \"***\"}]}}\n");
@@ -512,9 +579,21 @@ static void dates_are_days_or_seconds_of_utc(void **state)
 static void addresses_are_ip_and_port(void **state)
 {
     (void)state;
-    const char *const bad[] = {
-        "",          "4000",        "127.0.0.1", "127.0.0.1:",    "[::1]",       "::1:4000",
-        "[::1:4000", "[nope]:4000", "host:4000", "1.2.3.4:65536", "1.2.3.4:4 0", "[::1]4000"};
+    const char *const bad[] = {"",
+                               "4000",
+                               "127.0.0.1",
+                               "127.0.0.1:",
+                               "[::1]",
+                               "::1:4000",
+                               "unix:",
+                               "unix:x",
+                               "unix:/x/",
+                               "[::1:4000",
+                               "[nope]:4000",
+                               "host:4000",
+                               "1.2.3.4:65536",
+                               "1.2.3.4:4 0",
+                               "[::1]4000"};
     struct config_listen listen;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -531,9 +610,10 @@ static void urls_that_mean_something_else_are_refused(void **state)
 {
     (void)state;
     const char *const bad[] = {
-        "http://",      "http://:80",   "http://h:0",      "http://h:99999",   "http://u@h",
-        "http://h/a?b", "http://h/a#b", "http://h/a b",    "ftp://h",          "http://[::1",
-        "http://h:80x", "//h",          "http://h/%2e%2e", "http://h/\xc3\xbc"};
+        "http://",      "http://:80",   "http://h:0",      "http://h:99999",    "http://u@h",
+        "http://h/a?b", "http://h/a#b", "http://h/a b",    "ftp://h",           "http://[::1",
+        "http://h:80x", "//h",          "http://h/%2e%2e", "http://h/\xc3\xbc", "unix:x",
+        "unix:/x:",     "unix:/x:b",    "unix:/x:/a?b",    "unix:/x y"};
     struct config_replica replica;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -547,6 +627,8 @@ int main(void)
         cmocka_unit_test(options_are_read_and_the_others_have_their_defaults),
         cmocka_unit_test(models_are_read),
         cmocka_unit_test(urls_are_taken_apart),
+        cmocka_unit_test(sockets_and_schemes_are_told_apart),
+        cmocka_unit_test(tls_is_read_and_its_files_lie_beside_the_configuration),
         cmocka_unit_test(prices_are_whole_picodollars),
         cmocka_unit_test(a_price_holds_from_its_date_until_the_next),
         cmocka_unit_test(classes_are_read),
