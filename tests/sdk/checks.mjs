@@ -29,7 +29,7 @@ diagnostics.subscribe('undici:client:connected', ({ socket }) =>
 
 const checks = [];
 
-/** Registers a check: its cell, and what of that cell it proves. gateway: only a gateway does it. */
+/** Registers a check: its cell, what of it is proved. gateway: no model server does that itself. */
 export function check(endpoint, form, feature, name, body, { gateway = false } = {}) {
   checks.push({ endpoint, form, feature, name, body, gateway });
 }
@@ -66,8 +66,8 @@ export const weather = {
 };
 
 /** One red point as a PNG in base64. */
-export const picture = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAA'
-  + 'AElFTkSuQmCC';
+export const picture = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3'
+  + 'A0FDAAAAAElFTkSuQmCC';
 
 /** A tenth of a second of silence. */
 export function wav() {

@@ -26,7 +26,7 @@ class Curl:
                          "--http2" if over_tls else "--http2-prior-knowledge")
 
     async def run(self, path, *arguments, key=None, wait=10):
-        """Status, HTTP version and body; the exit code is not looked at when wait is over."""
+        """Status and body, also of an answer that is not whole when wait (seconds) is over."""
         mark = "\n%{http_code} %{http_version}"
         child = await asyncio.create_subprocess_exec(
             "curl", "-sS", "--max-time", str(wait), *self.ways, "-w", mark,
@@ -35,8 +35,8 @@ class Curl:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         out, trouble = await child.communicate()
         body, _, last = out.rpartition(b"\n")
-        assert last.split(), trouble.decode()
         status, version = last.decode().split()
+        assert status != "000", trouble.decode()
         assert version == VERSION[self.target.protocol], version
         return int(status), body
 
@@ -106,6 +106,18 @@ async def a_picture_of_some_megabytes_goes_along(curl):
         status, answer = await curl.run("/v1/chat/completions", "-d", f"@{file.name}",
                                         "-H", "content-type: application/json")
     assert status == 200 and json.loads(answer)["usage"]["completion_tokens"] == 4, answer[:500]
+
+
+@check("chat, refused while it is sent", feature="errors", gateway=True)
+async def a_refusal_is_read_although_the_body_is_on_its_way(curl):
+    with tempfile.NamedTemporaryFile("w") as file:
+        json.dump({"model": curl.target.model, "messages": messages("x" * (3 << 20))}, file)
+        file.flush()
+        for _ in range(3):
+            status, answer = await curl.run(
+                "/v1/chat/completions", "-d", f"@{file.name}",
+                "-H", "content-type: application/json", key=checks.WRONG_KEY)
+            assert status == 401 and json.loads(answer)["error"]["message"], (status, answer)
 
 
 @check("chat", "stream", feature="usage")

@@ -9,11 +9,16 @@ Knows not: the gateway's configuration.
 import re
 
 import openai
+import pydantic
 
 import checks
 from checks import check, each, rejection, said, settle, within
 
 HTTP = {"h1": "HTTP/1.1", "h2": "HTTP/2"}
+
+
+class City(pydantic.BaseModel):
+    city: str
 
 
 def prepare(target):
@@ -23,7 +28,8 @@ def prepare(target):
         http = openai.DefaultAsyncHttpxClient if asynchronous else openai.DefaultHttpxClient
         more["http_client"] = http(http2=True)
     maker = openai.AsyncOpenAI if asynchronous else openai.OpenAI
-    return maker(base_url=target.base, api_key=target.key, timeout=10, max_retries=2, **more), target
+    return maker(base_url=target.base, api_key=target.key, timeout=10, max_retries=2,
+                 **more), target
 
 
 def chat(target, directives, **more):
@@ -81,11 +87,6 @@ async def a_tool_is_called(client, target):
 
 @check("chat", feature="schema")
 async def an_answer_has_the_schema_that_was_asked_for(client, target):
-    import pydantic
-
-    class City(pydantic.BaseModel):
-        city: str
-
     answer = await settle(client.chat.completions.parse(
         **chat(target, "tokens=40"), response_format=City))
     assert isinstance(answer.choices[0].message.parsed, City), answer
@@ -287,6 +288,22 @@ async def a_response_calls_a_tool(client, target):
         tools=[{"type": "function", "strict": False, **function}]))
     calls = [item for item in answer.output if item.type == "function_call"]
     assert calls and calls[0].name == "weather" and calls[0].call_id, answer.output
+
+
+@check("responses", feature="schema")
+async def a_response_has_the_schema_that_was_asked_for(client, target):
+    answer = await settle(client.responses.parse(
+        model=target.model, input=said("tokens=40"), store=False, text_format=City))
+    assert isinstance(answer.output_parsed, City), answer
+
+
+@check("responses", feature="max_tokens")
+async def a_response_that_was_cut_is_incomplete(client, target):
+    answer = await settle(client.responses.create(
+        model=target.model, input=said("tokens=9"), store=False, max_output_tokens=4))
+    assert answer.status == "incomplete", answer
+    assert answer.incomplete_details.reason == "max_output_tokens"
+    assert answer.usage.output_tokens == 4
 
 
 @check("responses", feature="errors")

@@ -80,7 +80,7 @@ function checkLanguageModel(endpoint, of) {
     assert.equal((await result.toolCalls)[0].toolName, 'weather');
   });
 
-  check(endpoint, 'stream', 'errors', 'a stream that failed does not end as if it were whole', async () => {
+  check(endpoint, 'stream', 'errors', 'a failed stream does not end as if whole', async () => {
     const result = streamText(
       { model: of, prompt: said('tokens=50 error_event=5'), maxRetries: 0, ...silent });
     const parts = await collect(result.fullStream);
