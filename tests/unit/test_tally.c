@@ -227,6 +227,178 @@ static void more_choices_than_are_told_apart_are_suspect(void **state)
     assert_usage(&tally, SOURCE_RUNNING, (struct usage){20, -1, -1, 2, -1}, true);
 }
 
+/* ---- responses and messages ---- */
+
+#define RESPONSE_EVENT(type, usage) "{\"type\":\"" type "\",\"response\":{\"usage\":" usage "}}"
+
+static void a_response_is_reported_by_its_last_event(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        RESPONSE_EVENT("response.created", "null"),
+        "{\"type\":\"response.output_text.delta\",\"delta\":\"abc\"}",
+        RESPONSE_EVENT("response.incomplete",
+                       "{\"input_tokens\":6,\"output_tokens\":6,\"total_tokens\":12,"
+                       "\"input_tokens_details\":{\"cached_tokens\":5}}"),
+        NULL,
+    };
+    const struct tally tally = tally_in(TAP_RESPONSES, texts);
+
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){1, 5, -1, 6, -1}, false);
+    assert_int_equal(tally.text_bytes, 3);
+}
+
+static void usage_of_a_response_under_way_is_running(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        RESPONSE_EVENT("response.in_progress", "{\"input_tokens\":6,\"output_tokens\":1}"), NULL};
+    const struct tally tally = tally_in(TAP_RESPONSES, texts);
+
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){6, -1, -1, 1, -1}, false);
+}
+
+#define MESSAGE_START                                                                              \
+    "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":10,"                     \
+    "\"cache_read_input_tokens\":100,\"cache_creation_input_tokens\":20,\"output_tokens\":1}}}"
+
+static void a_message_cut_short_has_its_input_alone(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        MESSAGE_START,
+        "{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}",
+        NULL,
+    };
+    const struct tally tally = tally_in(TAP_MESSAGES, texts);
+
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){10, 100, 20, -1, -1}, false);
+    assert_int_equal(tally.text_bytes, 3);
+}
+
+/* What the last event says of the input replaces what the first said, member by member. */
+static void a_message_is_reported_by_its_delta(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *usage;
+        struct usage expected;
+    } cases[] = {
+        {"{\"output_tokens\":6}", {10, 100, 20, 6, -1}},
+        {"{\"input_tokens\":10,\"output_tokens\":6}", {10, 100, 20, 6, -1}},
+        {"{\"input_tokens\":110,\"cache_read_input_tokens\":0,\"output_tokens\":6}",
+         {110, 0, 20, 6, -1}},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char delta[256];
+        const char *const texts[] = {MESSAGE_START, delta, "{\"type\":\"message_stop\"}", NULL};
+
+        snprintf(
+            delta, sizeof(delta),
+            "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":%s}",
+            cases[i].usage);
+
+        const struct tally tally = tally_in(TAP_MESSAGES, texts);
+
+        assert_usage(&tally, SOURCE_REPORTED, cases[i].expected, false);
+    }
+}
+
+static void deltas_before_the_last_are_running(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        MESSAGE_START,
+        "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":null},\"usage\":{"
+        "\"output_tokens\":3}}",
+        "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":null},\"usage\":{"
+        "\"output_tokens\":5}}",
+        NULL,
+    };
+    const struct tally tally = tally_in(TAP_MESSAGES, texts);
+
+    assert_usage(&tally, SOURCE_RUNNING, (struct usage){10, 100, 20, 5, -1}, false);
+}
+
+static void a_suspect_begin_is_not_forgotten(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":-4}}}",
+        "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{"
+        "\"output_tokens\":3}}",
+        NULL,
+    };
+    const struct tally tally = tally_in(TAP_MESSAGES, texts);
+
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){0, -1, -1, 3, -1}, true);
+}
+
+static void a_whole_message_is_a_total(void **state)
+{
+    (void)state;
+    const struct tap tap =
+        tap_of(TAP_MESSAGES, SPAN("{\"usage\":{\"input_tokens\":1,\"output_tokens\":6,"
+                                  "\"cache_read_input_tokens\":7}}"));
+    struct tally tally;
+
+    tally_init(&tally);
+    tally.whole_body = true;
+    tally_add(&tally, &tap);
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){1, 7, -1, 6, -1}, false);
+}
+
+/* ---- totals of one choice each ---- */
+
+#define CHOICE(index) "{\"choices\":[{\"index\":" #index ",\"delta\":{\"content\":\"a\"}}]}"
+
+/* Adds the first `count` events of a stream of llama.cpp with n = 2. */
+static struct tally tally_per_choice(size_t count)
+{
+    static const char *const texts[] = {
+        CHOICE(0), CHOICE(1),
+        CHOICE(1), CLOSING("{\"completion_tokens\":6,\"prompt_tokens\":8,\"total_tokens\":14}"),
+        CHOICE(0), CLOSING("{\"completion_tokens\":5,\"prompt_tokens\":8,\"total_tokens\":13}"),
+    };
+    struct tally tally;
+
+    tally_init(&tally);
+    tally.per_choice = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct tap tap = tap_of(TAP_CHAT, span_of(texts[i]));
+
+        tally_add(&tally, &tap);
+    }
+    return tally;
+}
+
+static void totals_of_one_choice_each_are_summed(void **state)
+{
+    (void)state;
+    const struct tally whole = tally_per_choice(6);
+    const struct tally cut_short = tally_per_choice(5);
+    const struct tally begun = tally_per_choice(2);
+
+    assert_usage(&whole, SOURCE_REPORTED, (struct usage){8, -1, -1, 11, -1}, false);
+    assert_usage(&cut_short, SOURCE_RUNNING, (struct usage){8, -1, -1, 6, -1}, false);
+    assert_usage(&begun, SOURCE_NONE, USAGE_UNKNOWN, false);
+}
+
+static void a_body_that_tells_of_its_first_choice_alone_is_suspect(void **state)
+{
+    (void)state;
+    const struct tap tap = tap_of(
+        TAP_CHAT, SPAN("{\"choices\":[{\"index\":0,\"message\":{}},{\"index\":1,\"message\":{}}],"
+                       "\"usage\":{\"completion_tokens\":3,\"prompt_tokens\":8}}"));
+    struct tally tally;
+
+    tally_init(&tally);
+    tally.whole_body = tally.per_choice = true;
+    tally_add(&tally, &tap);
+    assert_usage(&tally, SOURCE_REPORTED, (struct usage){8, -1, -1, 3, -1}, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +411,15 @@ int main(void)
         cmocka_unit_test(a_caller_may_say_that_a_body_is_whole),
         cmocka_unit_test(nothing_known_is_said_so),
         cmocka_unit_test(more_choices_than_are_told_apart_are_suspect),
+        cmocka_unit_test(a_response_is_reported_by_its_last_event),
+        cmocka_unit_test(usage_of_a_response_under_way_is_running),
+        cmocka_unit_test(a_message_cut_short_has_its_input_alone),
+        cmocka_unit_test(a_message_is_reported_by_its_delta),
+        cmocka_unit_test(deltas_before_the_last_are_running),
+        cmocka_unit_test(a_suspect_begin_is_not_forgotten),
+        cmocka_unit_test(a_whole_message_is_a_total),
+        cmocka_unit_test(totals_of_one_choice_each_are_summed),
+        cmocka_unit_test(a_body_that_tells_of_its_first_choice_alone_is_suspect),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

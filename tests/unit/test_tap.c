@@ -52,6 +52,9 @@ static void assert_results_equal(const struct tap *a, const struct tap *b)
     assert_int_equal(a->choices, b->choices);
     assert_int_equal(a->choice_index, b->choice_index);
     assert_int_equal(a->finished, b->finished);
+    assert_int_equal(a->started, b->started);
+    assert_int_equal(a->ended, b->ended);
+    assert_int_equal(a->sequence, b->sequence);
     assert_int_equal(a->text_bytes, b->text_bytes);
 }
 
@@ -73,33 +76,36 @@ static const char *const documents[] = {
     "null",
 };
 
+static void assert_the_same_however_cut(enum tap_shape shape, struct span text)
+{
+    const struct tap whole = tap_of(shape, text);
+    struct tap dripped;
+
+    assert_true(tap_whole(&whole));
+    for (size_t at = 0; at <= text.size; at++) {
+        struct tap parted;
+
+        tap_init(&parted, shape);
+        tap_feed(&parted, (struct span){text.data, at});
+        if (at < text.size && text.data[0] != '-')
+            assert_true(text.data[at] == ' ' || !tap_whole(&parted));
+        tap_feed(&parted, span_from(text, at));
+        assert_results_equal(&parted, &whole);
+    }
+    tap_init(&dripped, shape);
+    for (size_t at = 0; at < text.size; at++) {
+        const char byte = text.data[at]; /* at another address each time */
+
+        tap_feed(&dripped, (struct span){&byte, 1});
+    }
+    assert_results_equal(&dripped, &whole);
+}
+
 static void a_document_says_the_same_however_cut(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
-        const struct span text = span_of(documents[i]);
-        const struct tap whole = tap_in_one(text);
-        struct tap dripped;
-
-        assert_true(tap_whole(&whole));
-        for (size_t at = 0; at <= text.size; at++) {
-            struct tap parted;
-
-            tap_init(&parted, TAP_CHAT);
-            tap_feed(&parted, (struct span){text.data, at});
-            if (at < text.size && text.data[0] != '-')
-                assert_true(text.data[at] == ' ' || !tap_whole(&parted));
-            tap_feed(&parted, span_from(text, at));
-            assert_results_equal(&parted, &whole);
-        }
-        tap_init(&dripped, TAP_CHAT);
-        for (size_t at = 0; at < text.size; at++) {
-            const char byte = text.data[at]; /* at another address each time */
-
-            tap_feed(&dripped, (struct span){&byte, 1});
-        }
-        assert_results_equal(&dripped, &whole);
-    }
+    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
+        assert_the_same_however_cut(TAP_CHAT, span_of(documents[i]));
 }
 
 static void an_event_tells_all_it_has(void **state)
@@ -369,6 +375,222 @@ static void without_usage_there_is_nothing_to_cut(void **state)
     assert_int_equal(tap.usage_end, 0);
 }
 
+/* ---- responses and messages: bodies and events as servers send them ---- */
+
+static const char *const responses_documents[] = {
+    "{\"type\":\"response.created\",\"response\":{\"output\":[],\"usage\":null,\"error\":null},"
+    "\"sequence_number\":0}",
+    "{\"content_index\":0,\"delta\":\"caf\\u00e9\",\"item_id\":\"m\",\"sequence_number\":5,"
+    "\"type\":\"response.output_text.delta\"}",
+    "{\"item_id\":\"m\",\"sequence_number\":6,\"text\":\"caf\\u00e9\","
+    "\"type\":\"response.output_text.done\"}",
+    "{\"response\":{\"status\":\"completed\",\"output\":[{\"content\":[{\"text\":\"caf\\u00e9\"}],"
+    "\"type\":\"message\"}],\"usage\":{\"input_tokens\":20,\"input_tokens_details\":"
+    "{\"cached_tokens\":16,\"cache_write_tokens\":2,\"input_tokens_per_turn\":[20]},"
+    "\"output_tokens\":7,\"output_tokens_details\":{\"reasoning_tokens\":3,"
+    "\"tool_output_tokens\":0},\"total_tokens\":27}},\"sequence_number\":9,"
+    "\"t\\u0079pe\":\"response\\u002ecompleted\"}",
+    "{\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"server_error\","
+    "\"message\":\"boom\"},\"usage\":null}}",
+    "{\"object\":\"response\",\"error\":null,\"output\":[{\"type\":\"reasoning\",\"summary\":"
+    "[{\"text\":\"ab\"}],\"content\":[{\"text\":\"cde\"}]},{\"type\":\"message\",\"content\":"
+    "[{\"text\":\"fghi\"},{\"refusal\":\"j\"}]},{\"type\":\"function_call\",\"arguments\":"
+    "\"{\\\"a\\\":1}\"}],\"usage\":{\"input_tokens\":5,\"output_tokens\":2,\"total_tokens\":7}}",
+    NULL,
+};
+
+static const char *const messages_documents[] = {
+    "{\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"content\":[],\"stop_reason\":"
+    "null,\"usage\":{\"cache_read_input_tokens\":7,\"input_tokens\":1,\"output_tokens\":1}}}",
+    "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\","
+    "\"input\":{}}}",
+    "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":"
+    "\"abc\"}}",
+    "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"thinking_delta\","
+    "\"thinking\":\"abcd\"}}",
+    "{\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":\"input_json_delta\","
+    "\"partial_json\":\"{\\\"a\\\"\"}}",
+    "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"signature_delta\","
+    "\"signature\":\"xxxx\"}}",
+    "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"max_tokens\"},\"usage\":"
+    "{\"output_tokens\":6}}",
+    "{\"type\":\"message_stop\"}",
+    "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}",
+    "{\"type\":\"message\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"ab\"},{\"type\":"
+    "\"text\",\"text\":\"cde\"},{\"type\":\"tool_use\",\"name\":\"f\",\"input\": { \"text\":"
+    "[1,{}] } }],\"stop_reason\":\"tool_use\",\"usage\":{\"input_tokens\":8,\"output_tokens\":6,"
+    "\"cache_creation_input_tokens\":3,\"cache_read_input_tokens\":2}}",
+    NULL,
+};
+
+static void documents_of_every_api_say_the_same_however_cut(void **state)
+{
+    (void)state;
+    const struct {
+        enum tap_shape shape;
+        const char *const *documents;
+    } cases[] = {{TAP_RESPONSES, responses_documents}, {TAP_MESSAGES, messages_documents}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (const char *const *document = cases[i].documents; *document != NULL; document++)
+            assert_the_same_however_cut(cases[i].shape, span_of(*document));
+}
+
+static void responses_say_usage_in_their_last_event(void **state)
+{
+    (void)state;
+    const struct tap created = tap_of(TAP_RESPONSES, span_of(responses_documents[0]));
+    const struct tap completed = tap_of(TAP_RESPONSES, span_of(responses_documents[3]));
+    const struct tap plain = tap_of(TAP_RESPONSES, span_of(responses_documents[5]));
+
+    assert_false(created.has_usage || created.ended || created.has_error);
+    assert_int_equal(created.sequence, 0);
+    assert_true(completed.has_usage && completed.ended);
+    assert_false(completed.has_error);
+    assert_int_equal(completed.sequence, 9);
+    assert_int_equal(completed.numbers.prompt, 20);
+    assert_int_equal(completed.numbers.cached, 16);
+    assert_int_equal(completed.numbers.cache_write, 2);
+    assert_int_equal(completed.numbers.completion, 7);
+    assert_int_equal(completed.numbers.reasoning, 3);
+    assert_int_equal(completed.numbers.total, 27);
+    assert_false(completed.numbers.suspect);
+    assert_true(plain.has_usage);
+    assert_false(plain.ended || plain.has_error);
+    assert_int_equal(plain.numbers.completion, 2);
+    assert_int_equal(plain.sequence, -1);
+}
+
+static void messages_say_usage_at_their_begin_and_end(void **state)
+{
+    (void)state;
+    const struct tap start = tap_of(TAP_MESSAGES, span_of(messages_documents[0]));
+    const struct tap delta = tap_of(TAP_MESSAGES, span_of(messages_documents[6]));
+    const struct tap plain = tap_of(TAP_MESSAGES, span_of(messages_documents[9]));
+
+    assert_true(start.has_usage && start.started);
+    assert_false(start.finished || start.ended);
+    assert_int_equal(start.numbers.prompt, 1);
+    assert_int_equal(start.numbers.cached, 7);
+    assert_true(delta.has_usage && delta.finished);
+    assert_false(delta.started || delta.ended);
+    assert_int_equal(delta.numbers.prompt, -1);
+    assert_int_equal(delta.numbers.completion, 6);
+    assert_true(plain.has_usage && plain.finished);
+    assert_int_equal(plain.numbers.prompt, 8);
+    assert_int_equal(plain.numbers.cached, 2);
+    assert_int_equal(plain.numbers.cache_write, 3);
+}
+
+static void events_that_end_a_stream_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tap_shape shape;
+        const char *type;
+        bool ended, error;
+    } cases[] = {
+        {TAP_RESPONSES, "response.completed", true, false},
+        {TAP_RESPONSES, "response.incomplete", true, false},
+        {TAP_RESPONSES, "response.failed", true, true},
+        {TAP_RESPONSES, "error", true, true},
+        {TAP_RESPONSES, "response.in_progress", false, false},
+        {TAP_RESPONSES, "response.function_call_arguments.delta", false, false},
+        {TAP_RESPONSES, "message_stop", false, false},
+        {TAP_MESSAGES, "message_stop", true, false},
+        {TAP_MESSAGES, "error", true, true},
+        {TAP_MESSAGES, "ping", false, false},
+        {TAP_MESSAGES, "response.completed", false, false},
+        {TAP_CHAT, "error", false, false},
+        {TAP_CHAT, "message_stop", false, false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "{\"type\":\"%s\"}", cases[i].type);
+
+        const struct tap tap = tap_of(cases[i].shape, span_of(text));
+
+        if (tap.ended != cases[i].ended || tap.has_error != cases[i].error)
+            fail_msg("%s: %d %d", text, tap.ended, tap.has_error);
+        assert_the_same_however_cut(cases[i].shape, span_of(text));
+    }
+}
+
+static void what_the_model_wrote_is_counted_once(void **state)
+{
+    (void)state;
+    static const int64_t responses[] = {0, 9, 0, 0, 0, 2 + 3 + 4 + 1 + 9};
+    static const int64_t messages[] = {0, 0, 3, 4, 6, 0, 0, 0, 0, 2 + 3 + 17};
+
+    for (size_t i = 0; responses_documents[i] != NULL; i++)
+        assert_int_equal(tap_of(TAP_RESPONSES, span_of(responses_documents[i])).text_bytes,
+                         responses[i]);
+    for (size_t i = 0; messages_documents[i] != NULL; i++)
+        assert_int_equal(tap_of(TAP_MESSAGES, span_of(messages_documents[i])).text_bytes,
+                         messages[i]);
+}
+
+static void only_chat_streams_have_usage_to_cut(void **state)
+{
+    (void)state;
+    const struct tap responses = tap_of(TAP_RESPONSES, span_of(responses_documents[5]));
+    const struct tap messages = tap_of(TAP_MESSAGES, span_of(messages_documents[6]));
+
+    assert_int_equal(responses.usage_end, 0);
+    assert_int_equal(messages.usage_end, 0);
+}
+
+static void usage_of_two_places_is_suspect(void **state)
+{
+    (void)state;
+    const struct tap tap =
+        tap_of(TAP_MESSAGES, SPAN("{\"usage\":{\"output_tokens\":1},\"message\":{\"usage\":"
+                                  "{\"output_tokens\":2}}}"));
+
+    assert_true(tap.numbers.suspect);
+    assert_int_equal(tap.numbers.completion, 2);
+}
+
+/* Audio is paid by the second where usage says so: no tokens, and nothing wrong. */
+static void transcriptions_say_tokens_or_seconds(void **state)
+{
+    (void)state;
+    const struct tap tokens =
+        tap_in_one(SPAN("{\"text\":\"hi\",\"usage\":{\"type\":\"tokens\",\"input_tokens\":14,"
+                        "\"input_token_details\":{\"text_tokens\":0,\"audio_tokens\":14},"
+                        "\"output_tokens\":5,\"total_tokens\":19}}"));
+    const struct tap seconds =
+        tap_in_one(SPAN("{\"text\":\"hi\",\"usage\":{\"type\":\"duration\",\"seconds\":3}}"));
+
+    assert_int_equal(tokens.numbers.prompt, 14);
+    assert_int_equal(tokens.numbers.completion, 5);
+    assert_false(tokens.numbers.suspect);
+    assert_int_equal(seconds.numbers.prompt, -1);
+    assert_int_equal(seconds.numbers.completion, -1);
+    assert_false(seconds.numbers.suspect);
+}
+
+static void quirks_of_servers_are_read(void **state)
+{
+    (void)state;
+    const struct tap sglang =
+        tap_in_one(SPAN("{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":9,"
+                        "\"completion_tokens\":4,\"prompt_tokens_details\":null,"
+                        "\"reasoning_tokens\":3}}"));
+    const struct tap llamacpp =
+        tap_in_one(SPAN("{\"choices\":[],\"usage\":{\"completion_tokens\":6,\"prompt_tokens\":8,"
+                        "\"total_tokens\":14,\"prompt_tokens_details\":{\"cached_tokens\":7}},"
+                        "\"timings\":{\"cache_n\":7,\"prompt_n\":1,\"predicted_n\":6}}"));
+
+    assert_int_equal(sglang.numbers.reasoning, 3);
+    assert_int_equal(sglang.numbers.cached, -1);
+    assert_int_equal(llamacpp.numbers.prompt, 8);
+    assert_int_equal(llamacpp.numbers.cached, 7);
+    assert_false(llamacpp.numbers.suspect);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +606,15 @@ int main(void)
         cmocka_unit_test(keys_that_are_nearly_known_are_not),
         cmocka_unit_test(cutting_usage_leaves_the_rest),
         cmocka_unit_test(without_usage_there_is_nothing_to_cut),
+        cmocka_unit_test(documents_of_every_api_say_the_same_however_cut),
+        cmocka_unit_test(responses_say_usage_in_their_last_event),
+        cmocka_unit_test(messages_say_usage_at_their_begin_and_end),
+        cmocka_unit_test(events_that_end_a_stream_are_known),
+        cmocka_unit_test(what_the_model_wrote_is_counted_once),
+        cmocka_unit_test(only_chat_streams_have_usage_to_cut),
+        cmocka_unit_test(usage_of_two_places_is_suspect),
+        cmocka_unit_test(transcriptions_say_tokens_or_seconds),
+        cmocka_unit_test(quirks_of_servers_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
