@@ -369,11 +369,12 @@ bool fault_has_shape(const struct fault *fault, enum api_shape shape)
 
 /* ---- the context ---- */
 
-/* Sources: vLLM vllm/renderers/params.py; SGLang managers/tokenizer_manager.py (the two that begin
- * with "is longer" and "Requested"); llama.cpp tools/server; TGI router/src/validation.rs; OpenAI's
- * code. */
+/* Sources: vLLM vllm/renderers/params.py and what 0.32.0 was seen to answer (the first two); SGLang
+ * managers/tokenizer_manager.py (the two that begin with "is longer" and "Requested"); llama.cpp
+ * tools/server; TGI router/src/validation.rs; OpenAI's code. */
 static const struct span context_messages[] = {
     SPAN("This model's maximum context length is"),
+    SPAN("cannot be greater than max_model_len"),
     SPAN("is longer than the model's context length"),
     SPAN("Requested token count exceeds the model's maximum context length"),
     SPAN("exceeds the available context size"),
