@@ -322,8 +322,7 @@ static bool read_format_within(struct ask_reader *reader, const struct ask_membe
 static bool read_stateful(struct ask_reader *reader, const struct ask_member *member)
 {
     static const char *const instead[] = {
-        "responses are not kept here: send the whole conversation as input instead of "
-        "previous_response_id",
+        "responses are not kept here: send the whole conversation as input, not its id",
         "conversations are not kept here: send the whole conversation as input",
         "stored prompts are not kept here: send their text as instructions and input",
     };
@@ -441,6 +440,13 @@ static const struct ask_member *find_member(struct span key, uint32_t endpoint_b
             memcmp(members[at].name.data, key.data, key.size) == 0)
             return &members[at];
     return NULL;
+}
+
+uint32_t ask_refused_bits(struct span name)
+{
+    const struct ask_member *member = find_member(name, IN(TRANSCRIPTIONS));
+
+    return member != NULL && member->read == read_refused ? member->bits : 0;
 }
 
 static bool read_members(struct ask_reader *reader, uint32_t endpoint_bit)

@@ -100,8 +100,8 @@ MUST_CHECK enum err ask_read_multipart(struct span body, struct span content_typ
  *  - cache, which is for us, is taken out: strict servers refuse it.
  * Ascending, not overlapping; inserted text lies in the arena or is upstream_model. body is the one
  * that was read into ask.
- * Errors: ERR_NO_MEMORY, ERR_BAD_VALUE (a form whose boundary stands in upstream_model, or a line
- * end does). */
+ * Errors: ERR_NO_MEMORY, ERR_BAD_VALUE (a form in which upstream_model would begin another part: it
+ * begins with the boundary, or has a line end). */
 MUST_CHECK enum err ask_splices(const struct ask *ask, struct span body, enum kind kind,
                                 struct span upstream_model, struct span cache_salt,
                                 struct arena *arena, struct splice out_splices[ASK_SPLICES_MAX],

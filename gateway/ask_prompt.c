@@ -190,7 +190,7 @@ static bool read_part(struct ask_reader *reader, struct span *first_text)
 
             if (is_media(kind) || span_equal(kind, SPAN("document")))
                 reader->ask.images = true;
-        } else if (is_media(name)) {
+        } else if (is_media(name) && !span_equal(name, SPAN("filename"))) {
             if (!is_null(value))
                 judge_media(reader, value);
         } else if (is_string(value)) {

@@ -3,7 +3,7 @@
  *
  * For:       the members of ask.c's table and the small things that each of them needs: a refusal
  *            with its place, a text, a name without its escapes.
- * Called by: ask.c, ask_prompt.c.
+ * Called by: ask.c, ask_prompt.c, ask_form.c.
  * Knows not: what a member means. */
 #ifndef GATEWAY_ASK_READER_H
 #define GATEWAY_ASK_READER_H
@@ -119,5 +119,10 @@ struct span ask_plain_name(struct span raw, char *scratch);
 
 /* Decodes a top-level key and keeps it; refuses the body when it was there before. */
 MUST_CHECK bool ask_take_key(struct ask_reader *reader, struct span raw, struct span *out_key);
+
+/* ---- by ask.c's table ---- */
+
+/* Which enum refused_field a field of this name is, in whatever form it comes; 0: none. */
+uint32_t ask_refused_bits(struct span name);
 
 #endif

@@ -169,18 +169,20 @@ static void ask_for_usage(struct splicer *splicer, const struct ask *ask, struct
         add_splice(splicer, place.at, place.size, options);
 }
 
-/* The name in a form stands for itself; one that would end its part, or begin another, does not. */
+/* The name in a form stands for itself. Behind the line end that is before it, one that is
+ * a boundary, or has a line end of its own, would begin another part. */
 static enum err splice_form(struct splicer *splicer, const struct ask *ask, struct span body,
                             struct span upstream_model)
 {
-    const struct span line = span_from(body, 2); /* the boundary stands behind two dashes */
-    const char *end = memchr(line.data, '\r', line.size);
+    /* A form begins with its boundary: multipart.h. */
+    const char *end = memchr(body.data, '\r', body.size);
+    const struct span boundary = {body.data, (size_t)(end - body.data)};
 
     if (upstream_model.data == NULL || span_equal(upstream_model, ask->model))
         return OK;
     if (memchr(upstream_model.data, '\r', upstream_model.size) != NULL ||
         memchr(upstream_model.data, '\n', upstream_model.size) != NULL ||
-        memmem(upstream_model.data, upstream_model.size, line.data, (size_t)(end - line.data)))
+        span_starts(upstream_model, boundary))
         return ERR_BAD_VALUE;
     add_splice(splicer, ask->model_place.at, ask->model_place.size, upstream_model);
     return OK;
