@@ -62,8 +62,8 @@ def environment(name):
         if not (folder / "bin" / "python").exists():
             run([sys.executable, "-m", "venv", folder], log)
         run([folder / "bin" / "pip", "install", "-q", UV], log)
-        run([folder / "bin" / "uv", "pip", "install", "--python", folder / "bin" / "python",
-             "--no-deps", "-r", HERE / f"requirements-{name}.txt"], log)
+        run([folder / "bin" / "uv", "pip", "install", "--no-cache", "--python",
+             folder / "bin" / "python", "--no-deps", "-r", HERE / f"requirements-{name}.txt"], log)
         stamp.write_text(wanted)
     return folder / "bin"
 
@@ -142,12 +142,12 @@ class Server:
         return self.total(self.RUNNING)
 
     def resident_kib(self):
-        """Memory of the whole group."""
+        """Memory of the whole group, pages that are shared counted once."""
         total = 0
-        for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        for rollup in pathlib.Path("/proc").glob("[0-9]*/smaps_rollup"):
             try:
-                if os.getpgid(int(status.parent.name)) == self.child.pid:
-                    total += int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1])
+                if os.getpgid(int(rollup.parent.name)) == self.child.pid:
+                    total += int(re.search(r"Pss:\s+(\d+)", rollup.read_text())[1])
             except (OSError, TypeError):
                 continue
         return total
