@@ -73,9 +73,13 @@ static void answer_ready(struct exchange *x)
 
 bool admin_answer_health(struct exchange *x)
 {
-    const bool live = span_equal(x->path, SPAN("/livez"));
+    /* The second names are LiteLLM's: its users have probes set up with them. */
+    const bool live = span_equal(x->path, SPAN("/livez")) ||
+                      span_equal(x->path, SPAN("/health/liveliness")) ||
+                      span_equal(x->path, SPAN("/health/liveness"));
 
-    if (!live && !span_equal(x->path, SPAN("/readyz")))
+    if (!live && !span_equal(x->path, SPAN("/readyz")) &&
+        !span_equal(x->path, SPAN("/health/readiness")))
         return false;
     if (!is_reading(x))
         reply_method_error(x, SPAN("GET, HEAD"));
@@ -135,7 +139,22 @@ static void print_table(FILE *out)
     FAMILY(work_tokens, "gauge", view->work, "estimated tokens outstanding")                      \
     FAMILY(attempts_total, "counter", (int64_t)view->attempts, "attempts that ended")             \
     FAMILY(failures_total, "counter", (int64_t)view->failures, "attempts that failed")            \
-    FAMILY(strikes, "gauge", (int64_t)view->strikes, "failures in a row that count against it")
+    FAMILY(strikes, "gauge", (int64_t)view->strikes, "failures in a row that count against it")   \
+    ENGINE(running, "gauge", RUNNING, "requests in its batch, as it says")                        \
+    ENGINE(waiting, "gauge", WAITING, "requests in its own queue, as it says")                    \
+    ENGINE(kv_permille, "gauge", KV_PERMILLE, "KV cache in use, of 1000")                         \
+    ENGINE(kv_tokens, "gauge", KV_TOKENS, "tokens that its KV cache holds")                       \
+    ENGINE(prefix_queries_total, "counter", PREFIX_QUERIES, "tokens looked up in its prefix cache") \
+    ENGINE(prefix_hits_total, "counter", PREFIX_HITS, "tokens found in its prefix cache")         \
+    ENGINE(prompt_tokens_total, "counter", PROMPT_TOKENS, "prompt tokens, as it counts them")     \
+    ENGINE(generation_tokens_total, "counter", GENERATION_TOKENS,                                 \
+           "generated tokens, as it counts them")                                                 \
+    ENGINE(preemptions_total, "counter", PREEMPTIONS, "requests put back for want of KV memory")  \
+    FAMILY(engine_age_ms, "gauge",                                                                \
+           view->load_ns ? (int64_t)((clock_now_ns() - view->load_ns) / NS_PER_MS) : -1,          \
+           "how old what it says is")
+#define ENGINE(name, type, quantity, help)                                                        \
+    FAMILY(engine_##name, type, view->load.values[LOAD_##quantity], help)
 /* clang-format on */
 
 #define FAMILY(name, type, expression, help)                                                       \
@@ -165,11 +184,14 @@ static void print_replica_family(FILE *out, const struct replica_family *family,
         for (uint32_t k = 0; k < model->replica_count; k++) {
             struct router_replica_view view;
             router_view(&model->replicas[k], &view);
+            const int64_t value = family->read(&view);
+            if (value < 0)
+                continue; /* not known */
             fprintf(out, "%s{model_id=\"", family->name);
             print_label(out, model->name);
             fputs("\",replica=\"", out);
             print_label(out, model->replicas[k].name);
-            fprintf(out, "\"} %lld\n", (long long)family->read(&view));
+            fprintf(out, "\"} %lld\n", (long long)value);
         }
     }
 }
@@ -283,6 +305,30 @@ static json_t *json_text(struct span text)
     return json_stringn_nocheck(text.data, text.size);
 }
 
+/* What a replica has said of itself; null: nothing. */
+static json_t *load_tree(const struct router_replica_view *view, uint64_t now_ns)
+{
+    static const char *const names[LOAD_QUANTITIES] = {
+        [LOAD_RUNNING] = "running",
+        [LOAD_WAITING] = "waiting",
+        [LOAD_KV_PERMILLE] = "kv_permille",
+        [LOAD_PREFIX_QUERIES] = "prefix_queries",
+        [LOAD_PREFIX_HITS] = "prefix_hits",
+        [LOAD_PROMPT_TOKENS] = "prompt_tokens",
+        [LOAD_GENERATION_TOKENS] = "generation_tokens",
+        [LOAD_PREEMPTIONS] = "preemptions",
+        [LOAD_KV_TOKENS] = "kv_tokens",
+    };
+    if (view->load_ns == 0)
+        return json_null();
+    const uint64_t age_ns = now_ns > view->load_ns ? now_ns - view->load_ns : 0;
+    json_t *tree = json_pack("{s:I}", "age_ms", (json_int_t)(age_ns / NS_PER_MS));
+    for (size_t i = 0; i < LOAD_QUANTITIES; i++)
+        if (view->load.values[i] >= 0)
+            (void)json_object_set_new(tree, names[i], json_integer(view->load.values[i]));
+    return tree;
+}
+
 static json_t *replica_tree(const struct config_replica *replica, uint64_t now_ns)
 {
     struct router_replica_view view;
@@ -290,12 +336,13 @@ static json_t *replica_tree(const struct config_replica *replica, uint64_t now_n
     router_view(replica, &view);
     const json_int_t out_for_ms =
         view.out_until_ns > now_ns ? (json_int_t)((view.out_until_ns - now_ns) / NS_PER_MS) : 0;
-    return json_pack(
-        "{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", json_text(replica->name),
-        "url", json_text(replica->url), "health", router_health_name(view.health), "drained",
-        view.drained, "slots", (json_int_t)view.slots, "busy", (json_int_t)view.busy, "work_tokens",
-        (json_int_t)view.work, "attempts", (json_int_t)view.attempts, "failures",
-        (json_int_t)view.failures, "strikes", (json_int_t)view.strikes, "out_for_ms", out_for_ms);
+    return json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
+                     json_text(replica->name), "url", json_text(replica->url), "health",
+                     router_health_name(view.health), "drained", view.drained, "slots",
+                     (json_int_t)view.slots, "busy", (json_int_t)view.busy, "work_tokens",
+                     (json_int_t)view.work, "attempts", (json_int_t)view.attempts, "failures",
+                     (json_int_t)view.failures, "strikes", (json_int_t)view.strikes, "out_for_ms",
+                     out_for_ms, "engine", load_tree(&view, now_ns));
 }
 
 static void answer_replicas(struct exchange *x)

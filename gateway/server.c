@@ -31,7 +31,7 @@
 #include "gateway/conn.h"
 #include "gateway/link.h"
 #include "gateway/names.h"
-#include "gateway/probe.h"
+#include "gateway/scrape.h"
 #include "router/router.h"
 
 /* One listening socket of one worker. */
@@ -371,6 +371,7 @@ static void close_worker(struct worker *worker)
     if (worker->scratch == NULL)
         return;
     close_listeners(worker, true);
+    scrape_stop(worker);
     while (worker->conns)
         conn_close(worker->conns, false);
     /* What was cut is settled, so that each has its row; grants under way are read first. */
@@ -396,6 +397,13 @@ static void close_worker(struct worker *worker)
 
 /* ---- reload, drain ---- */
 
+/* One worker asks the replicas how they are, for all. */
+static void visit_replicas(struct worker *worker)
+{
+    if (scrape_start(worker) != OK)
+        log_event(LOG_ERROR, "out_of_memory", "replicas are not asked how they are");
+}
+
 struct news {
     struct letter letter;
     struct worker *worker;
@@ -409,6 +417,8 @@ static void read_news(struct letter *letter)
     if (news->config) {
         config_put(worker->config);
         worker->config = news->config;
+        if (worker->index == 0)
+            visit_replicas(worker);
     } else if (!worker->draining) {
         worker->draining = true;
         close_listeners(worker, false);
@@ -493,7 +503,6 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
         log_event(LOG_WARN, "log_not_opened", "the access log stays where it was");
     if (err == OK) {
         note_restart(server, config);
-        probe_adopt(config);
         tell_workers(server, config);
         metric_add(METRIC_reloads_total, 1);
         log_event(LOG_INFO, "reloaded", "configuration %llu is in force",
@@ -737,8 +746,6 @@ int server_run(struct config *config, const char *config_path)
     if (!open_all(server, config))
         goto out;
     catch_signals();
-    if (!probe_start(config))
-        goto out;
     log_event(LOG_INFO, "ready", "%u workers, configuration from %.*s", server->worker_count,
               (int)config->file.size, config->file.data);
     atomic_store(&server->other_workers, server->worker_count - 1);
@@ -751,6 +758,8 @@ int server_run(struct config *config, const char *config_path)
     }
     if (started == server->worker_count) {
         hold_signals(false);
+        read_clock(&server->workers[0]);
+        visit_replicas(&server->workers[0]);
         run_worker(&server->workers[0]);
         hold_signals(true);
         code = 0;
@@ -759,7 +768,6 @@ int server_run(struct config *config, const char *config_path)
         pthread_join(threads[i], NULL);
     log_event(LOG_INFO, "stopped", "all requests are settled or cut by the drain deadline");
 out:
-    probe_stop();
     for (uint32_t i = 0; server->workers && i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     free(server->workers);

@@ -9,8 +9,8 @@
  * Called by: main.c; every file of this room that waits for something.
  * Knows not: protocols, steps.
  * Lock order: reload (server.c) · a model's lines and replicas (router.c) · the log's. A worker
- *            holds no lock of the gateway's while it calls a room; under addresses (address.c) and
- *            the probe's snapshot (probe.c) no other lock is taken. */
+ *            holds no lock of the gateway's while it calls a room; under addresses (address.c) no
+ *            other lock is taken. */
 #ifndef GATEWAY_SERVER_H
 #define GATEWAY_SERVER_H
 
@@ -46,6 +46,7 @@ struct grave {
 struct conn;
 struct names;
 struct pool;
+struct scrape;
 struct server;
 
 #define WORKER_SCRATCH_BYTES 65536
@@ -64,8 +65,9 @@ struct worker {
     struct listener *listeners;
     struct conn *conns; /* all open ones */
     uint32_t exchange_count;
-    struct pool *pools;  /* of connections to replicas: link.c's */
-    struct names *names; /* their addresses; made with the first look-up */
+    struct pool *pools;    /* of connections to replicas: link.c's */
+    struct scrape *scrape; /* visits to them; first worker only */
+    struct names *names;   /* their addresses; made with the first look-up */
     bool draining;
     uint64_t next_exchange; /* low half of exchange ids */
     uint64_t id_prefix;

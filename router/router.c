@@ -38,6 +38,8 @@ struct replica_state {
     bool drained;
     struct balance_load load;
     struct health health;
+    struct load told;  /* by the replica itself */
+    uint64_t told_ns;  /* 0: never */
     uint64_t failures; /* attempts that struck or failed */
 };
 
@@ -504,8 +506,18 @@ void router_view(const struct config_replica *replica, struct router_replica_vie
         .strikes = state->health.strikes,
         .out_until_ns = state->health.state == REPLICA_OUT ? state->health.out_until_ns : 0,
         .drained = state->drained,
+        .load = state->told,
+        .load_ns = state->told_ns,
     };
     pthread_mutex_unlock(&state->model->lock);
+}
+
+void router_report_load(struct replica_state *replica, const struct load *load, uint64_t now_ns)
+{
+    pthread_mutex_lock(&replica->model->lock);
+    replica->told = *load;
+    replica->told_ns = now_ns;
+    pthread_mutex_unlock(&replica->model->lock);
 }
 
 const char *router_health_name(enum replica_health health)

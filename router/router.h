@@ -23,6 +23,7 @@
 
 #include <stdatomic.h>
 
+#include "config/base/load.h"
 #include "config/config.h"
 
 /* What rules look at. Spans are borrowed for the call. */
@@ -112,6 +113,9 @@ void router_report(struct ticket *ticket, const struct config *config, enum atte
 void router_report_check(struct replica_state *replica, const struct config *config, bool good,
                          uint64_t now_ns);
 
+/* What a replica has said of its load. Any thread. */
+void router_report_load(struct replica_state *replica, const struct load *load, uint64_t now_ns);
+
 /* May one more retry be sent? Counts it when yes: at most retry_budget_percent of attempts under
  * way in the process, at least 3; give it back with router_retry_done(). */
 MUST_CHECK bool router_retry_begin(const struct config *config);
@@ -133,6 +137,8 @@ struct router_replica_view {
     uint64_t attempts, failures, strikes;
     uint64_t out_until_ns; /* 0: not out */
     bool drained;          /* by the operator */
+    struct load load;      /* as the replica said last */
+    uint64_t load_ns;      /* when that was; 0: never */
 };
 /* The present state of one replica, under its model's lock. Any thread. */
 void router_view(const struct config_replica *replica, struct router_replica_view *out_view);
