@@ -79,7 +79,8 @@ struct asking {
     struct writer *out;
     struct ask_problem *problem; /* written when something is refused */
     enum err err;
-    bool wrote; /* a member stands before: a comma comes next */
+    bool wrote;        /* a member stands before: a comma comes next */
+    const char *param; /* system or messages: where the turn being written stands */
 };
 
 /* Ends the ask with ERR_BAD_VALUE about the bytes at `at`, which lie in the body. Always false. */

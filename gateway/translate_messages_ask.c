@@ -405,7 +405,7 @@ static bool write_members(struct asking *asking, struct span object)
 enum err messages_ask(struct span body, uint32_t json_depth, struct writer *out,
                       struct ask_problem *out_problem)
 {
-    struct asking asking = {body, out, out_problem, OK, false};
+    struct asking asking = {body, out, out_problem, OK, false, NULL};
     struct span object;
     if (!messages_read_json(body, json_depth, &object, out_problem))
         return ERR_BAD_JSON;

@@ -101,7 +101,7 @@ static const struct span member_names[BLOCK_MEMBERS] = {
 
 static bool refuse(struct asking *asking, struct span at, const char *message)
 {
-    return messages_refuse(asking, at, message, "messages");
+    return messages_refuse(asking, at, message, asking->param);
 }
 
 /* Citations that are asked for would have to be made by the server; those of an earlier answer have
@@ -570,11 +570,12 @@ bool messages_write_turns(struct asking *asking, struct span system, struct span
     struct span message;
     bool assistant = false;
     asking->wrote = false;
+    asking->param = "system";
     if (system.data != NULL && !messages_is(system, '"') && !messages_is(system, '['))
-        return messages_refuse(asking, system, "system must be a string or a list of text blocks",
-                               "system");
+        return refuse(asking, system, "system must be a string or a list of text blocks");
     if (!is_empty_system(system) && !write_system(asking, system))
         return false;
+    asking->param = "messages";
     if (messages.data != NULL && !messages_is(messages, '['))
         return refuse(asking, messages, "messages must be a list");
     messages_walk(&elements, messages);
