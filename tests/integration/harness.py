@@ -148,6 +148,8 @@ class Gateway(Process):
         return whole
 
     def write_config(self, config):
+        """Nothing but the tests' own requests goes to replicas, unless the test says otherwise."""
+        config = config | {"health": {"load_every": "0s"} | config.get("health", {})}
         self.config_path.write_text(json.dumps(config, indent=1))
 
     def _wait_ready(self):
