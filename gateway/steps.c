@@ -142,18 +142,29 @@ static const char *refused_name(uint32_t refused)
     return names[__builtin_ctz(refused)];
 }
 
-enum verdict step_read_ask(struct exchange *x)
+/* The whole body, as the form of its endpoint is read. */
+static enum err read_body(struct exchange *x, struct ask_problem *out_problem)
 {
     const struct ask_limits limits = {(uint32_t)x->config->limits_json_depth, x->config->limits_n};
+    const struct span body = {x->body.data, x->body.size};
+    return endpoint_row(x->endpoint)->form == FORM_MULTIPART
+               ? ask_read_multipart(body, x->content_type, &limits, &x->arena, &x->ask, out_problem)
+               : ask_read(x->endpoint, body, &limits, &x->arena, &x->ask, out_problem);
+}
+
+enum verdict step_read_ask(struct exchange *x)
+{
     struct ask_problem problem = {0, NULL, NULL};
     if (x->content_encoding.size && !span_equal_nocase(x->content_encoding, SPAN("identity")))
         return fail(x, ERR_BAD_ENCODING, NULL, NULL);
-    if (!says_json(x->content_type))
+    if (endpoint_row(x->endpoint)->form == FORM_JSON && !says_json(x->content_type))
         return fail(x, ERR_BAD_CONTENT_TYPE, NULL, NULL);
     if (!x->body_whole)
         return WAIT;
-    const struct span body = {x->body.data, x->body.size};
-    const enum err err = ask_read(x->endpoint, body, &limits, &x->arena, &x->ask, &problem);
+    const enum err err = read_body(x, &problem);
+    if (err == ERR_BAD_CONTENT_TYPE)
+        return fail(x, err, "send the body as content-type: multipart/form-data with a boundary",
+                    NULL);
     if (err != OK)
         return refuse_body(x, err, &problem);
     const uint32_t refused = x->ask.refused & ~x->key->tenant->allow;
@@ -622,7 +633,8 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
-/* Does the usage of this answer count all of it, and not one of several choices or prompts alone? */
+/* Does the usage of this answer count all of it, and not one of several choices or prompts alone?
+ */
 static bool counts_whole(const struct exchange *x)
 {
     const bool several = x->ask.n * x->ask.prompts > 1 &&
