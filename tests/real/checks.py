@@ -117,6 +117,37 @@ def billed(row):
             row.get("output", 0))
 
 
+def long_stream(api):
+    """(path, body) of a stream that does not end by itself soon."""
+    if api == "completions":
+        return "/v1/completions", dict({"model": "tiny", "prompt": "baba didi", "stream": True},
+                                       **LONG)
+    if api == "responses":
+        return "/v1/responses", {"model": "tiny", "input": "baba didi", "stream": True,
+                                 "max_output_tokens": LONG["max_tokens"], "ignore_eos": True}
+    body = dict({"model": "tiny", "messages": ASK, "stream": True}, **LONG)
+    return (("/v1/chat/completions", dict(body, **RUNNING)) if api == "chat" else
+            ("/v1/messages", body))
+
+
+def received_of(text):
+    """Output tokens that a cut stream has surely shown: its last running count, or its events
+    with text in them."""
+    texts = stated = 0
+    for block in text.rpartition(b"\n\n")[0].split(b"\n\n"):
+        data = next((line[5:] for line in block.split(b"\n") if line.startswith(b"data:")), None)
+        event = json.loads(data) if data else None
+        if event is None:
+            continue
+        stated = max(stated, (event.get("usage") or {}).get("completion_tokens", 0))
+        deltas = [event] if "delta" in event else event.get("choices", [])
+        texts += any(delta.get("text") or (delta["delta"] if isinstance(delta.get("delta"), str)
+                                           else (delta.get("delta") or {}).get("content")
+                                           or (delta.get("delta") or {}).get("text"))
+                     for delta in deltas)
+    return max(texts, stated)
+
+
 class Checks:
     """All checks of one kind; run() goes through them in order."""
 
@@ -419,47 +450,44 @@ class Checks:
                 expect(row["attempts"] == 1, row)
 
     def aborts(self):
-        for protocol in ("h1", "h2"):
-            with self.check(f"a stream aborted by {protocol}: the server stops, "
-                            "received <= billed <= generated"):
-                self.abort_stream(protocol)
+        for api in ("chat", "completions", "messages", "responses"):
+            for protocol in ("h1", "h2") if api == "chat" else ("h1",):
+                with self.check(f"a stream of {api} aborted by {protocol}: the server stops, "
+                                "received <= billed <= generated"):
+                    self.abort_stream(api, protocol)
         with self.check("a plain request aborted: the server stops"):
             self.abort_plain()
 
-    def abort_stream(self, protocol):
+    def abort_stream(self, api, protocol):
+        """Read some events of a long stream, leave, and compare the three witnesses."""
         expect(self.idle(), "a server is busy before the test")
         before, aborted = self.counters(), self.aborted()
-        request_id, seen = harness.new_id(), {"chunks": 0, "billed": 0}
-        body = json.dumps(dict({"model": "tiny", "messages": ASK, "stream": True}, **LONG,
-                               **RUNNING)).encode()
+        request_id = harness.new_id()
+        path, body = long_stream(api)
         headers = dict(harness.bearer(harness.KEY), **{"x-request-id": request_id})
 
         def enough(reply):
             return reply.body.count(b"data:") < 25
         if protocol == "h1":
             client = wire.H1(self.gateway.port, timeout=SECONDS)
-            reply = client.request("POST", "/v1/chat/completions", headers, body, on_data=enough)
+            reply = client.request("POST", path, headers, json.dumps(body).encode(),
+                                   on_data=enough)
         else:
             client = wire.H2(self.gateway.port, timeout=SECONDS)
-            stream = client.start("POST", "/v1/chat/completions", headers, body)
+            stream = client.start("POST", path, headers, json.dumps(body).encode())
             client.wait_until(lambda: not enough(stream.reply), SECONDS)
             client.reset(stream)
             reply = stream.reply
         client.close()
-        expect(not reply.complete, "the stream ended before it was aborted", reply.text()[-300:])
-        got = bytes(reply.body)
-        for data in (block[5:] for block in got.rpartition(b"\n\n")[0].split(b"\n\n")
-                     if block.startswith(b"data:")):
-            event = json.loads(data)
-            seen["chunks"] += any(choice["delta"].get("content") for choice in event["choices"])
-            seen["billed"] = max(seen["billed"], (event.get("usage") or {}).get(
-                "completion_tokens", 0))
+        self.missing(reply, path)
+        expect(reply.status == 200 and not reply.complete, reply.status, reply.problem,
+               reply.text()[-300:])
         expect(self.idle(), "the server is still running it")
         row = self.gateway.row_of(request_id, 20)
         generated = harness.wait_until(lambda: self.counters()[1] - before[1], 5)
-        received = max(seen["chunks"], seen["billed"])
-        self.tally.note(f"{self.kind}: aborted stream: received {received}, billed {row['output']} "
-                        f"({row['source']}), generated {generated}")
+        received = received_of(bytes(reply.body))
+        self.tally.note(f"{self.kind}: aborted stream of {api}: received {received}, billed "
+                        f"{row['output']} ({row['source']}), generated {generated}")
         expect(row["outcome"] == "client_gone", row)
         expect(received <= row["output"], "received", received, row)
         expect(row["output"] <= generated, "generated", generated, row)
