@@ -149,6 +149,7 @@ bool multipart_init(struct multipart *form, struct span content_type, struct spa
     form->body = body;
     form->delimiter = (struct span){form->room, boundary.size + 4};
     form->at = 0;
+    form->end = 0;
     form->count = 0;
     form->whole = false;
     form->problem = NULL;
@@ -163,7 +164,7 @@ bool multipart_init(struct multipart *form, struct span content_type, struct spa
 /* Takes a header line, without its end. */
 static bool take_line(struct multipart *form, struct span *out_line)
 {
-    const struct span rest = span_from(form->body, form->at);
+    const struct span rest = {form->body.data + form->at, form->end - form->at};
     const char *end = memmem(rest.data, rest.size, "\r\n", 2);
 
     if (end == NULL)
@@ -266,6 +267,21 @@ static bool pass_boundary_end(struct multipart *form)
     return true;
 }
 
+/* Finds where the part ends: at the first boundary behind a line end, that of its own boundary's
+ * line included, so that none can hide in headers or right behind them. */
+static bool find_end(struct multipart *form)
+{
+    const struct span rest = span_from(form->body, form->at - 2);
+    const char *end = memmem(rest.data, rest.size, form->delimiter.data, form->delimiter.size);
+
+    if (end == NULL)
+        return fail(form, form->body.size, "the last boundary is missing");
+    form->end = (size_t)(end - form->body.data);
+    if (form->end < form->at)
+        return fail(form, form->at, "a part has no name");
+    return true;
+}
+
 bool multipart_next(struct multipart *form, struct multipart_part *out_part)
 {
     *out_part = (struct multipart_part){.name = {NULL, 0}};
@@ -273,16 +289,10 @@ bool multipart_next(struct multipart *form, struct multipart_part *out_part)
         return false;
     if (form->count == MULTIPART_PARTS_MAX)
         return fail(form, form->at, "the form has too many parts");
-    if (!read_headers(form, out_part))
+    if (!find_end(form) || !read_headers(form, out_part))
         return false;
-
-    const struct span rest = span_from(form->body, form->at);
-    const char *end = memmem(rest.data, rest.size, form->delimiter.data, form->delimiter.size);
-
-    if (end == NULL)
-        return fail(form, form->body.size, "the last boundary is missing");
-    out_part->value = (struct span){rest.data, (size_t)(end - rest.data)};
-    form->at += out_part->value.size + form->delimiter.size;
+    out_part->value = (struct span){form->body.data + form->at, form->end - form->at};
+    form->at = form->end + form->delimiter.size;
     form->count++;
     return true;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/multipart.h: finds the parts of a form without copying them; pure.
  *
- * For:       multipart/form-data (RFC 7578, its framing RFC 2046 section 5.1), read so strictly that
- *            every server must find the same parts.
+ * For:       multipart/form-data (RFC 7578, framed as RFC 2046 section 5.1 says), read so strictly
+ *            that every server must find the same parts.
  * Called by: ask_form.c.
  * Knows not: which fields there are.
  *
  * What RFC 2046 allows and no client sends is refused, because servers read it differently: text
  * before the first boundary or behind the last one, padding behind a boundary, bare LF, headers
- * that go on in a second line, encoded parts, a boundary that begins inside a part's line. */
+ * that go on in a second line, encoded parts, a line that only begins as a boundary does. */
 #ifndef GATEWAY_MULTIPART_H
 #define GATEWAY_MULTIPART_H
 
@@ -32,6 +32,7 @@ struct multipart {
     struct span body;
     struct span delimiter; /* CR LF - - boundary */
     size_t at;             /* behind the last boundary that was passed */
+    size_t end;            /* of the part that is being read */
     uint32_t count;        /* parts taken */
     bool whole;            /* the last boundary has been passed: nothing follows */
     const char *problem;   /* static text, NULL while all is well */

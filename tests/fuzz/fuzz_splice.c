@@ -59,32 +59,99 @@ static void check_number(const json_t *root, const char *name, int64_t actual, i
         CHECK(actual == absent);
 }
 
+/* Does the endpoint have streams, and does it ask for their usage? */
+static bool has_streams(enum endpoint endpoint)
+{
+    return endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS ||
+           endpoint == ENDPOINT_RESPONSES || endpoint == ENDPOINT_MESSAGES;
+}
+
+static bool has_stream_options(enum endpoint endpoint)
+{
+    return endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS;
+}
+
+static bool is_given(const json_t *root, const char *name)
+{
+    const json_t *value = json_object_get(root, name);
+
+    return value != NULL && !json_is_null(value);
+}
+
+/* Messages and what stands for one. */
+static void check_messages(const struct ask *ask, const json_t *root, enum endpoint endpoint)
+{
+    const bool responses = endpoint == ENDPOINT_RESPONSES;
+    const bool claude = endpoint == ENDPOINT_MESSAGES || endpoint == ENDPOINT_COUNT_TOKENS;
+    const json_t *list = json_object_get(root, responses ? "input" : "messages");
+
+    if (!responses && !claude && endpoint != ENDPOINT_CHAT)
+        return;
+    CHECK(json_is_array(list) || (responses && json_is_string(list)));
+    CHECK((size_t)ask->messages == (json_is_array(list) ? json_array_size(list) : 1) +
+                                       (size_t)(responses && is_given(root, "instructions")) +
+                                       (size_t)(claude && is_given(root, "system")));
+    CHECK(ask->tools == (json_array_size(json_object_get(root, "tools")) > 0));
+}
+
+/* Nothing that needs kept state passes. */
+static void check_stateless(const json_t *root)
+{
+    const json_t *items = json_object_get(root, "input");
+
+    CHECK(!is_given(root, "previous_response_id") && !is_given(root, "conversation"));
+    CHECK(!is_given(root, "prompt") && !json_is_true(json_object_get(root, "background")));
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(items, i), "type"));
+
+        CHECK(type == NULL || strcmp(type, "item_reference") != 0);
+    }
+}
+
+static void check_pairs(const struct ask *ask, const json_t *root, enum endpoint endpoint)
+{
+    const json_t *documents = json_object_get(root, "documents");
+
+    if (endpoint != ENDPOINT_RERANK && endpoint != ENDPOINT_RERANK_V2)
+        return;
+    CHECK(is_given(root, "query") && (is_given(root, "documents") || is_given(root, "texts")));
+    if (json_is_string(json_object_get(root, "query")) && !is_given(root, "texts") &&
+        !json_is_real(json_array_get(documents, 0)) &&
+        !json_is_real(json_array_get(documents, json_array_size(documents) - 1)) &&
+        json_array_size(documents) == 2)
+        CHECK(ask->prompts == 2);
+}
+
 static void check_ask(const struct ask *ask, const json_t *root, enum endpoint endpoint)
 {
     const json_t *model = json_object_get(root, "model");
-    const json_t *messages = json_object_get(root, "messages");
 
     CHECK(json_object_size(root) > 0 || ask->empty);
+    CHECK(!ask->multipart && ask->stream_options == has_stream_options(endpoint));
     if (json_is_string(model) && json_string_length(model) > 0) {
         CHECK(ask->model.size == json_string_length(model));
         CHECK(memcmp(ask->model.data, json_string_value(model), ask->model.size) == 0);
     } else {
         CHECK(ask->model.data == NULL);
     }
-    if (endpoint != ENDPOINT_EMBEDDINGS) {
-        CHECK(ask->stream == json_is_true(json_object_get(root, "stream")));
-        CHECK(ask->include_usage == json_is_true(json_object_get(
-                                        json_object_get(root, "stream_options"), "include_usage")));
-    }
+    CHECK(ask->stream == (has_streams(endpoint) && json_is_true(json_object_get(root, "stream"))));
+    CHECK(ask->include_usage == (has_stream_options(endpoint) &&
+                                 json_is_true(json_object_get(
+                                     json_object_get(root, "stream_options"), "include_usage"))));
+    check_messages(ask, root, endpoint);
+    check_pairs(ask, root, endpoint);
     if (endpoint == ENDPOINT_CHAT) {
         const bool completion = json_is_real(json_object_get(root, "max_completion_tokens"));
 
-        CHECK(json_is_array(messages));
-        CHECK((size_t)ask->messages == json_array_size(messages));
-        CHECK(ask->tools == (json_array_size(json_object_get(root, "tools")) > 0));
         check_number(root, completion ? "max_completion_tokens" : "max_tokens", ask->max_tokens,
                      -1);
         check_number(root, "n", ask->n, 1);
+    } else if (endpoint == ENDPOINT_RESPONSES) {
+        check_number(root, "max_output_tokens", ask->max_tokens, -1);
+        check_stateless(root);
+    } else if (endpoint == ENDPOINT_MESSAGES) {
+        CHECK(ask->max_tokens >= 0);
+        check_number(root, "max_tokens", ask->max_tokens, -1);
     }
 }
 
@@ -94,9 +161,12 @@ static void edit(json_t *root, const struct ask *ask, enum kind kind, const char
 {
     if (model != NULL)
         json_object_set_new(root, "model", json_string(model));
-    if (salt != NULL && json_is_string(json_object_get(root, "cache_salt")))
+    json_object_del(root, "cache");
+    if (!kind_row(kind)->salt)
+        json_object_del(root, "cache_salt");
+    else if (salt != NULL && json_is_string(json_object_get(root, "cache_salt")))
         json_object_set_new(root, "cache_salt", json_string(salt));
-    if (!ask->stream)
+    if (!ask->stream || !ask->stream_options)
         return;
 
     json_t *options = json_object_get(root, "stream_options");
@@ -106,7 +176,7 @@ static void edit(json_t *root, const struct ask *ask, enum kind kind, const char
         options = json_object_get(root, "stream_options");
     }
     json_object_set_new(options, "include_usage", json_true());
-    if (kind == KIND_VLLM)
+    if (kind_row(kind)->running)
         json_object_set_new(options, "continuous_usage_stats", json_true());
 }
 
@@ -129,7 +199,7 @@ static char *join(const struct iovec *pieces, uint32_t count, size_t bytes)
 static void check_splices(const struct ask *ask, struct span body, json_t *root, unsigned steer,
                           struct arena *arena)
 {
-    const enum kind kind = steer & 4 ? KIND_OPENAI : KIND_VLLM;
+    const enum kind kind = (enum kind)((steer & 7) % KIND_COUNT);
     const char *model = steer & 8 ? "up/\"stream\"" : steer & 16 ? "small" : NULL;
     const char *salt = steer & 32 ? "00ff" : NULL;
     struct splice splices[ASK_SPLICES_MAX];
@@ -154,7 +224,7 @@ static void check_splices(const struct ask *ask, struct span body, json_t *root,
     char *joined = join(pieces, count, bytes);
 
     CHECK(is_json((struct span){joined, bytes}));
-    CHECK(members_of((struct span){joined, bytes}) >= members_of(body));
+    CHECK(members_of((struct span){joined, bytes}) + 2 >= members_of(body));
     if (root != NULL) {
         json_t *actual = json_loadb(joined, bytes, JSON_FLAGS, NULL);
 
@@ -184,11 +254,15 @@ static void check_path(struct span path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum endpoint endpoints[] = {ENDPOINT_CHAT, ENDPOINT_COMPLETIONS,
-                                              ENDPOINT_EMBEDDINGS, ENDPOINT_CHAT};
+    static const enum endpoint endpoints[] = {
+        ENDPOINT_CHAT,         ENDPOINT_COMPLETIONS, ENDPOINT_EMBEDDINGS, ENDPOINT_RESPONSES,
+        ENDPOINT_MESSAGES,     ENDPOINT_RERANK,      ENDPOINT_SCORE,      ENDPOINT_POOLING,
+        ENDPOINT_COUNT_TOKENS, ENDPOINT_RERANK_V2,   ENDPOINT_CLASSIFY,   ENDPOINT_TOKENIZE,
+        ENDPOINT_DETOKENIZE};
     struct span input = {(const char *)data, size};
     const unsigned steer = take_byte(&input);
-    const enum endpoint endpoint = endpoints[steer & 3];
+    const enum endpoint endpoint =
+        endpoints[take_byte(&input) % (sizeof(endpoints) / sizeof(endpoints[0]))];
     char *copy = exact_copy(input);
     const struct span body = {copy, input.size};
     struct arena arena;
@@ -210,7 +284,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         CHECK(is_json(body));
         CHECK(ask.n >= 1 && ask.prompts >= 1 && ask.max_tokens >= -1);
-        CHECK(ask.text_bytes >= 0 && (size_t)ask.text_bytes <= body.size);
+        CHECK(ask.text_bytes >= 0 && ask.text_bytes <= (int64_t)body.size * ask.prompts);
         if (root != NULL) {
             CHECK(json_object_size(root) == members_of(body));
             check_ask(&ask, root, endpoint);
