@@ -77,8 +77,8 @@ check('messages', 'plain', 'errors', 'errors come in their class', async () => {
     [stranger.messages.create(body('tokens=1')), Anthropic.AuthenticationError,
       'authentication_error'],
     [failing('tokens=1', { model: 'none' }), Anthropic.NotFoundError, 'not_found_error'],
-    [failing('fail=400'), Anthropic.BadRequestError, 'invalid_request_error'],
-    [failing('fail=429 retry_after=7'), Anthropic.RateLimitError, 'rate_limit_error'],
+    [failing('fail=400'), Anthropic.BadRequestError],
+    [failing('fail=429 retry_after=7'), Anthropic.RateLimitError],
     [failing('fail=503'), Anthropic.InternalServerError],
   ].map(async ([promise, kind, told]) => {
     const error = await rejection(promise, kind);

@@ -84,12 +84,10 @@ async def a_chat_is_answered(curl):
 
 @check("chat", feature="errors")
 async def errors_bear_their_status(curl):
-    for status, key, body in ((401, checks.WRONG_KEY, {"model": curl.target.model}),
-                              (404, None, {"model": "none", "messages": []}),
-                              (400, None, {"model": curl.target.model,
-                                           "messages": messages("fail=400")})):
+    for status, body in ((404, {"model": "none", "messages": messages("tokens=1")}),
+                         (400, {"model": curl.target.model, "messages": messages("fail=400")})):
         got, answer = await curl.run("/v1/chat/completions", "-H", "content-type: application/json",
-                                     "-d", json.dumps(body), key=key)
+                                     "-d", json.dumps(body))
         assert got == status, (got, answer)
         assert curl.target.direct or json.loads(answer)["error"]["message"], answer
 
@@ -133,7 +131,7 @@ async def a_stream_may_be_left(curl):
     status, answer = await curl.run(
         "/v1/chat/completions", "-N", "-H", "content-type: application/json", "-d",
         json.dumps({"model": curl.target.model, "stream": True,
-                    "messages": messages("tokens=2000 delay_ms=20")}), wait=1)
+                    "messages": messages("tokens=2000 delay_ms=20")}), wait=2)
     assert status == 200 and answer.count(b"data: ") > 5
 
 

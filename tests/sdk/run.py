@@ -252,6 +252,8 @@ def main():
     for result in bad:
         print(f"FAIL {result['client']}, {result['endpoint']} {result['form']}, "
               f"{result['protocol']}: {result['check']}\n{result['trouble']}")
+    troubles += [f"{', '.join(key)}: works, table.py says that it does not"
+                 for key in table.out_of_date(results)]
     print(table.matrix(results), table.features(results), sep="\n\n")
     passed = len(results) - len(bad)
     if not options.direct and not options.parts:

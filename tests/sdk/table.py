@@ -11,7 +11,13 @@ CELLS = (("plain", "h1"), ("stream", "h1"), ("plain", "h2"), ("stream", "h2"))
 HEADING = "## Clients"
 
 # What a client cannot do with the gateway, and why: (client, endpoint, form, protocol) to a reason.
-KNOWN = {}
+_CURL = ("the gateway refuses a wrong key before the body is there and ends the stream with "
+         "RST_STREAM(NO_ERROR), as RFC 9113 section 8.1 has it; curl 7.88 then drops the answer")
+_REFUSED = "chat, refused while it is sent"
+KNOWN = {
+    ("curl", _REFUSED, "plain", "h2"): _CURL,
+    ("curl (h1 with TLS, h2 without)", _REFUSED, "plain", "h2"): _CURL,
+}
 
 INTRODUCTION = """\
 Clients as their makers publish them, pinned, against the gateway with simulated model servers
@@ -45,6 +51,12 @@ def unexpected(results):
     """Results that failed and whose cell has no known reason."""
     return [result for result in results if result["trouble"] is not None and
             (*_row_key(result), result["form"], result["protocol"]) not in KNOWN]
+
+
+def out_of_date(results):
+    """Cells that have a reason to be no, and are not."""
+    cells = cells_of(results)
+    return [key for key in KNOWN if cells.get(key) is True]
 
 
 def _word(cells, key):
@@ -89,8 +101,9 @@ def section(results, versions):
              "What was checked of each, by whichever endpoint and protocol it has:",
              features(results)]
     if KNOWN:
-        parts.append("\n".join(f"- {', '.join(key)}: no, because {why}"
-                               for key, why in KNOWN.items()))
+        parts.append("Each `no` and its reason:\n\n" + "\n".join(
+            f"- {client}, {endpoint}, {protocol} {form}: {why}."
+            for (client, endpoint, form, protocol), why in KNOWN.items()))
     parts.append("Versions: " + ", ".join(versions) + ".")
     return "\n\n".join(parts) + "\n"
 
