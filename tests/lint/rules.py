@@ -34,7 +34,7 @@ LIBRARIES = {
 # Tested in microseconds, fuzzed without a socket: no I/O, no clock.
 PURE = ["gateway/scan", "gateway/ask", "gateway/ask_reader", "gateway/ask_prompt",
         "gateway/ask_splices", "gateway/ask_form", "gateway/multipart", "gateway/sse", "gateway/tap",
-        "gateway/tally", "gateway/fault",
+        "gateway/tally", "gateway/meaning", "gateway/fault",
         "gateway/translate_messages", "gateway/translate_messages_answer",
         "gateway/translate_messages_ask", "gateway/translate_messages_stream",
         "gateway/translate_messages_turns",
