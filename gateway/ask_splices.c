@@ -17,13 +17,12 @@ struct splicer {
     uint32_t count;
 };
 
-/* Adds a splice, keeping them in order; one that only inserts goes before one at the same place. */
+/* Adds a splice, keeping them in order; those at the same place stay as they were added. */
 static void add_splice(struct splicer *splicer, size_t at, size_t removed, struct span inserted)
 {
     uint32_t i = splicer->count++;
 
-    while (i > 0 && (splicer->splices[i - 1].at > at ||
-                     (splicer->splices[i - 1].at == at && removed == 0))) {
+    while (i > 0 && splicer->splices[i - 1].at > at) {
         splicer->splices[i] = splicer->splices[i - 1];
         i--;
     }

@@ -122,7 +122,7 @@ static bool find_boundary(struct span content_type, struct span *out_boundary)
             return out_boundary->data != NULL;
         if (!span_equal_nocase(parameter.name, SPAN("boundary")))
             continue;
-        if (out_boundary->data != NULL || parameter.escaped || !is_boundary(parameter.value))
+        if (out_boundary->data != NULL || !is_boundary(parameter.value))
             return false;
         *out_boundary = parameter.value;
     }
