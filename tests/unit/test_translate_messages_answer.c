@@ -452,11 +452,11 @@ static void tool_calls_go_out_one_after_the_other(void **state)
           PIECE("2", "}"), PIECE("0", "{}")},
          START "+0:tool_use(a,f) 0:json({}) -0 +1:tool_use(b,g) 1:json({}) -1 +2:tool_use(c,h) "
                "2:json({}) -2" END("tool_use")},
-        /* brackets in strings, also spelt with escapes, close nothing */
+        /* brackets in strings, also spelt with escapes, close nothing; what follows does */
         {{CALL("0", "a", "f", "{\\'x\\':\\'}"), CALL("1", "b", "g", "{}"),
-          PIECE("0", "\\\\\\'\\u007d\\u0022\\u007d")},
+          PIECE("0", "\\\\\\'\\u007d\\u0022\\u007d"), TEXT("t"), TEXT("u")},
          START "+0:tool_use(a,f) 0:json({\"x\":\"}) 0:json(\\\"}\"}) -0 +1:tool_use(b,g) "
-               "1:json({}) -1" END("tool_use")},
+               "1:json({}) -1 +2:text 2:text(t) 2:text(u) -2" END("tool_use")},
         /* never whole: what is there goes out at the end */
         {{CALL("0", "a", "f", "{"), CALL("1", "b", "g", "{"), FINISH("length")},
          START "+0:tool_use(a,f) 0:json({) -0 +1:tool_use(b,g) 1:json({) -1" END("max_tokens")},
