@@ -207,22 +207,6 @@ void chat_add_body(struct buffer *out, const struct work *work)
 
 /* ---- streams ---- */
 
-void chat_begin(struct work *work)
-{
-    struct buffer *prefix = &work->prefix;
-
-    buffer_add_literal(prefix, "data: ");
-    answer_add_opening(prefix, work,
-                       work->endpoint == ENDPOINT_CHAT ? TEXT("chat.completion.chunk")
-                                                       : TEXT("text_completion"));
-    if (dialect.kind == KIND_LLAMACPP || dialect.kind == KIND_TGI)
-        buffer_add_literal(prefix, ",\"system_fingerprint\":\"fake\"");
-    buffer_add_literal(prefix, ",\"choices\":[");
-    work->position = (struct position){.phase = work->endpoint == ENDPOINT_CHAT ? PHASE_ROLE
-                                                : work->tokens > 0              ? PHASE_TOKENS
-                                                                                : PHASE_FINISH};
-}
-
 /* `{"index":N` */
 static void open_choice(struct buffer *out, const struct work *work)
 {
@@ -351,6 +335,54 @@ static void close_piece(struct buffer *out, const struct work *work, uint64_t fr
     buffer_add_text(out, kind->close_choice);
 }
 
+/* Most events of most streams differ in nothing but their words: what stands around those is made
+ * once. Anything rarer (choices, reasoning, calls, log probabilities, stamps) has no frame. */
+static void frame_events(struct work *work)
+{
+    struct buffer *prefix = &work->prefix;
+    bool running = work->include_usage && work->continuous_usage && kind_row()->running_usage;
+
+    work->frame_closes = 0;
+    if (work->choices != 1 || work->content != CONTENT_WORDS || work->reasoning > 0 ||
+        work->logprobs || work->directive.stamp || work->directive.big > 0)
+        return;
+    work->frame_counts = running && !work->directive.no_usage;
+    open_choice(prefix, work);
+    open_piece(prefix, work);
+    work->frame_opens = prefix->count;
+    close_piece(prefix, work, 0, 0);
+    if (work->frame_counts) {
+        buffer_add_literal(prefix, "],\"usage\":{\"prompt_tokens\":");
+        buffer_add_number(prefix, work_claimed_input(work));
+        buffer_add_literal(prefix, ",\"total_tokens\":");
+    } else {
+        close_event(prefix, work, 0);
+    }
+    work->frame_closes = prefix->count;
+}
+
+static uint64_t add_framed_tokens(struct buffer *out, struct work *work)
+{
+    const char *bytes = work->prefix.bytes;
+    uint64_t from = work->position.done;
+    uint64_t to = content_next(work);
+
+    buffer_add(out, bytes, work->frame_opens);
+    content_add(out, work, from, to);
+    buffer_add(out, bytes + work->frame_opens, work->frame_closes - work->frame_opens);
+    if (work->frame_counts) {
+        buffer_add_number(out, work_claimed_input(work) + to);
+        buffer_add_literal(out, ",\"completion_tokens\":");
+        buffer_add_number(out, to);
+        buffer_add_literal(out, "}}\n\n");
+    }
+    work->position.events++;
+    work->position.done = to;
+    if (to == work->tokens)
+        work->position.phase = PHASE_FINISH;
+    return to - from;
+}
+
 static uint64_t add_tokens(struct buffer *out, struct work *work)
 {
     uint64_t from = work->position.done;
@@ -397,6 +429,24 @@ static void add_usage(struct buffer *out, struct work *work)
     work->position.phase = PHASE_DONE;
 }
 
+void chat_begin(struct work *work)
+{
+    struct buffer *prefix = &work->prefix;
+
+    buffer_add_literal(prefix, "data: ");
+    answer_add_opening(prefix, work,
+                       work->endpoint == ENDPOINT_CHAT ? TEXT("chat.completion.chunk")
+                                                       : TEXT("text_completion"));
+    if (dialect.kind == KIND_LLAMACPP || dialect.kind == KIND_TGI)
+        buffer_add_literal(prefix, ",\"system_fingerprint\":\"fake\"");
+    buffer_add_literal(prefix, ",\"choices\":[");
+    work->prefix_bytes = prefix->count;
+    frame_events(work);
+    work->position = (struct position){.phase = work->endpoint == ENDPOINT_CHAT ? PHASE_ROLE
+                                                : work->tokens > 0              ? PHASE_TOKENS
+                                                                                : PHASE_FINISH};
+}
+
 uint64_t chat_add_event(struct buffer *out, struct work *work)
 {
     if (work->position.phase == PHASE_DONE) {
@@ -404,7 +454,9 @@ uint64_t chat_add_event(struct buffer *out, struct work *work)
         work->position.phase = PHASE_END;
         return 0;
     }
-    buffer_add(out, work->prefix.bytes, work->prefix.count);
+    if (work->position.phase == PHASE_TOKENS && work->frame_closes > 0)
+        return add_framed_tokens(out, work);
+    buffer_add(out, work->prefix.bytes, work->prefix_bytes);
     switch (work->position.phase) {
     case PHASE_ROLE:
         add_role(out, work);

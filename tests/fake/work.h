@@ -71,6 +71,10 @@ struct work {
     char request_id[160];           /* x-request-id as received, "-" when absent */
     char tool[TOOL_NAME_BYTES * 2]; /* raw JSON text */
     struct buffer prefix; /* how each event begins; its memory is kept for the next request */
+    size_t prefix_bytes;  /* so much of it is for all events; then the frame of ordinary ones: */
+    size_t frame_opens;   /* up to here what stands before the content */
+    size_t frame_closes;  /* up to here what stands behind it; 0: no ordinary events */
+    bool frame_counts;    /* running usage follows the frame */
     struct buffer script; /* likewise kept */
     z_stream *deflate;    /* streams with gzip=1 only; owned */
 };
