@@ -9,6 +9,7 @@
 #include "config/base/log.h"
 #include "config/config.h"
 #include "gateway/cmd.h"
+#include "gateway/tls.h"
 
 /* {"ok":false,"problems":["file:3: key: …"]} on one line. */
 static void print_json(bool ok, const struct config_problems *problems)
@@ -50,7 +51,7 @@ int cmd_check(int argc, char **argv)
         (void)fprintf(stderr, "usage: tollgate check FILE [--json]\n");
         return 2;
     }
-    ok = config_load(path, &config, &problems) == OK;
+    ok = config_load(path, &config, &problems) == OK && tls_adopt(config, &problems) == OK;
     if (json)
         print_json(ok, &problems);
     else if (problems.text != NULL)

@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "config/base/clock.h"
+#include "config/base/log.h"
 #include "config/base/metrics.h"
 #include "gateway/address.h"
 #include "gateway/h2.h"
+#include "gateway/tls.h"
 
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PREFACE_BYTES 24u
@@ -58,27 +60,49 @@ static int64_t most_conns(const struct config *config)
     return (int64_t)(limit.rlim_cur / 2);
 }
 
-void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bool admin)
+/* The struct of a conn and its socket, not counted anywhere yet. NULL without memory; the socket is
+ * closed then. */
+static struct conn *make_conn(struct worker *worker, int fd, struct tls_context *context)
 {
-    struct conn *conn = NULL;
-    if (!admin && (metric_value(METRIC_connections_open) >= most_conns(worker->config) ||
-                   !address_enter(address, (uint32_t)worker->config->limits_conns_per_ip))) {
+    struct conn *conn = calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        close(fd);
+        return NULL;
+    }
+    if (io_open(&conn->io, worker->epoll_fd, fd, conn_ready) != OK) {
+        free(conn);
+        return NULL;
+    }
+    if (context && tls_accept(&conn->io, context, worker->tls_scratch) != OK) {
+        io_close(&conn->io, true);
+        free(conn);
+        return NULL;
+    }
+    conn->shaking = context != NULL;
+    return conn;
+}
+
+void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bool admin,
+               struct tls_context *context)
+{
+    const bool counted = !admin && address;
+    if ((!admin && metric_value(METRIC_connections_open) >= most_conns(worker->config)) ||
+        (counted && !address_enter(address, (uint32_t)worker->config->limits_conns_per_ip))) {
         metric_add(METRIC_connections_refused_total, 1);
         close(fd);
         return;
     }
-    conn = calloc(1, sizeof *conn);
-    if (conn == NULL || io_open(&conn->io, worker->epoll_fd, fd, conn_ready) != OK) {
-        if (conn == NULL)
-            close(fd);
-        free(conn);
-        if (!admin)
+    struct conn *conn = make_conn(worker, fd, context);
+    if (conn == NULL) {
+        if (counted)
             address_leave(address);
         return;
     }
     conn->worker = worker;
     conn->admin = admin;
-    conn->address = *address;
+    conn->counted = counted;
+    if (address)
+        conn->address = *address;
     conn->wake.run = conn_run;
     conn->flush.run = conn_flush;
     conn->flush.late = true;
@@ -111,7 +135,7 @@ void conn_close(struct conn *conn, bool reset)
     buffer_free(&conn->left);
     identity_forget(&conn->identity);
     io_close(&conn->io, reset);
-    if (!conn->admin)
+    if (conn->counted)
         address_leave(&conn->address);
     if (conn->previous)
         conn->previous->next = conn->next;
@@ -123,42 +147,64 @@ void conn_close(struct conn *conn, bool reset)
     server_bury(conn->worker, &conn->grave);
 }
 
+/* When a closing conn is given up: soon, or, while its last bytes are unsent, as a client that
+ * takes none of an answer. */
+static uint64_t linger_until(const struct conn *conn)
+{
+    return io_has_unsent(&conn->io)
+               ? conn->progress_ns +
+                     clock_ms_to_ns(conn->worker->config->timeouts_write_progress_ms)
+               : conn->worker->now_ns + LINGER_NS;
+}
+
 /* Says FIN and drains what the client still sends, for a moment: closing at once would reset the
- * connection under the answer that it is about to read. */
-static void conn_finish(struct conn *conn)
+ * connection under the answer that it is about to read. whole: the answer came to its end. */
+static void conn_finish(struct conn *conn, bool whole)
 {
     if (conn->state != CONN_OPEN)
         return;
     conn->state = CONN_CLOSING;
     buffer_free(&conn->in);
-    if (conn->io.hung_up) {
+    if (conn->io.hung_up && !io_has_unsent(&conn->io)) {
         conn_close(conn, false);
         return;
     }
-    shutdown(conn->io.fd, SHUT_WR);
-    deadline_set(conn->worker, &conn->deadline, conn->worker->now_ns + LINGER_NS);
+    io_finish(&conn->io, whole);
+    deadline_set(conn->worker, &conn->deadline, linger_until(conn));
     conn->io.readable = true;
     server_wake(conn->worker, &conn->wake);
 }
 
 static void drain_input(struct conn *conn)
 {
-    size_t size;
+    const bool unsent = io_has_unsent(&conn->io);
+    if (io_take_progress(&conn->io)) {
+        conn->progress_ns = conn->worker->now_ns;
+        deadline_set(conn->worker, &conn->deadline, linger_until(conn));
+    }
     for (int i = 0; i < READS_PER_TURN && conn->io.readable; i++) {
         const enum io_result result =
-            io_recv(&conn->io, conn->worker->scratch, WORKER_SCRATCH_BYTES, &size);
-        if (result == IO_END || result == IO_FAILED) {
+            io_discard(&conn->io, conn->worker->scratch, WORKER_SCRATCH_BYTES);
+        if (result == IO_FAILED || (result == IO_END && !unsent)) {
             conn_close(conn, false);
             return;
         }
-        if (result == IO_AGAIN)
-            return;
+        if (result != IO_DONE)
+            break;
     }
+    if (conn->io.hung_up && !unsent)
+        conn_close(conn, false);
 }
 
 bool conn_has_output(const struct conn *conn)
 {
-    return conn->left.size > 0 || conn->exchange || (conn->h2 && h2_open_streams(conn) > 0);
+    return conn->left.size > 0 || io_has_unsent(&conn->io) || conn->exchange ||
+           (conn->h2 && h2_open_streams(conn) > 0);
+}
+
+bool conn_serves(struct conn *conn, struct span host)
+{
+    return conn->io.tls == NULL || tls_covers(&conn->io, host);
 }
 
 /* ---- h1: requests ---- */
@@ -197,8 +243,13 @@ static void h1_begin(struct conn *conn, const struct h1_head *head)
     x->target = arena_copy(&x->arena, head->target);
     if (x->method.data == NULL || x->target.data == NULL)
         err = ERR_NO_MEMORY;
-    for (uint32_t i = 0; err == OK && i < head->field_count; i++)
-        err = exchange_field(x, head->fields[i].name, head->fields[i].value);
+    for (uint32_t i = 0; err == OK && i < head->field_count; i++) {
+        const struct h1_field *field = &head->fields[i];
+        err = exchange_field(x, field->name, field->value);
+        if (conn->io.tls && span_equal_nocase(field->name, SPAN("host")) &&
+            !conn_serves(conn, field->value))
+            err = ERR_MISDIRECTED;
+    }
     h1_body_init(&conn->body, head->framing, head->content_length);
     conn->reading_body =
         head->framing == H1_CHUNKED || (head->framing == H1_LENGTH && head->content_length > 0);
@@ -352,6 +403,40 @@ static void take_bytes(struct conn *conn, struct span came)
         conn_close(conn, true);
 }
 
+/* What hands shaken mean for the protocol. */
+static void know_by_alpn(struct conn *conn)
+{
+    if (tls_chose_h2(&conn->io)) {
+        conn->protocol = CONN_H2;
+        if (h2_open(conn) != OK)
+            conn_close(conn, true);
+    } else if (tls_chose(&conn->io)) {
+        conn->protocol = CONN_H1;
+    } /* else by the first bytes */
+}
+
+/* Goes on with the handshake. true: it is made. */
+static bool shake(struct conn *conn)
+{
+    switch (tls_shake(&conn->io)) {
+    case IO_DONE:
+        conn->shaking = false;
+        conn->head_began_ns = conn->progress_ns = conn->worker->now_ns;
+        metric_add(METRIC_handshakes_total, 1);
+        if (tls_was_resumed(&conn->io))
+            metric_add(METRIC_handshakes_resumed_total, 1);
+        know_by_alpn(conn);
+        return true;
+    case IO_AGAIN:
+        return false;
+    default:
+        metric_add(METRIC_handshakes_failed_total, 1);
+        log_event(LOG_DEBUG, "handshake_failed", "%s", tls_problem(&conn->io));
+        conn_finish(conn, false); /* the alert that says why is on its way */
+        return false;
+    }
+}
+
 static void conn_run(struct wake *wake)
 {
     struct conn *conn = container_of(wake, struct conn, wake);
@@ -359,6 +444,10 @@ static void conn_run(struct wake *wake)
         drain_input(conn);
         return;
     }
+    if (conn->shaking && !shake(conn))
+        return;
+    if (io_take_progress(&conn->io))
+        conn->progress_ns = conn->worker->now_ns;
     for (int i = 0; conn->state == CONN_OPEN && conn->io.readable && !conn->want_close; i++) {
         size_t size;
         if (i == READS_PER_TURN) {
@@ -589,10 +678,10 @@ static void h1_finish_exchange(struct conn *conn)
     const bool broken = x->rider.broken && has_body(conn);
     conn->exchange = NULL;
     exchange_answered(x);
-    if (broken) {
+    if (broken && !io_has_unsent(&conn->io)) {
         conn_close(conn, false);
-    } else if (!conn->keep_alive || conn->reading_body) {
-        conn_finish(conn);
+    } else if (broken || !conn->keep_alive || conn->reading_body) {
+        conn_finish(conn, !broken);
     } else {
         conn->head_began_ns = conn->worker->now_ns;
         if (conn->in.size) {
@@ -646,7 +735,7 @@ static void conn_flush(struct wake *wake)
         if (!alive || (conn->want_close && conn->left.size == 0)) {
             /* Its GOAWAY is on the way: a reset because of unread bytes would take it back. */
             h2_close(conn);
-            conn_finish(conn);
+            conn_finish(conn, true);
             return;
         }
     } else {
@@ -668,6 +757,7 @@ void conn_answer(struct exchange *x)
 
 /* What a conn waits for, and so which of its deadlines holds. */
 enum conn_wait {
+    WAIT_SHAKE,  /* the client's part of the handshake */
     WAIT_H2,     /* h2.c knows */
     WAIT_WRITE,  /* the client to take bytes */
     WAIT_BODY,   /* the rest of a request's body */
@@ -678,9 +768,11 @@ enum conn_wait {
 
 static enum conn_wait waits_for(const struct conn *conn)
 {
+    if (conn->shaking)
+        return WAIT_SHAKE;
     if (conn->h2)
         return WAIT_H2;
-    if (conn->left.size || (conn->exchange && !conn->io.writable))
+    if (conn->left.size || io_has_unsent(&conn->io) || (conn->exchange && !conn->io.writable))
         return WAIT_WRITE;
     if (conn->reading_body)
         return WAIT_BODY;
@@ -695,6 +787,8 @@ static uint64_t deadline_of(const struct conn *conn, enum conn_wait wait)
 {
     const struct config *config = conn->worker->config;
     switch (wait) {
+    case WAIT_SHAKE:
+        return conn->head_began_ns + clock_ms_to_ns(config->timeouts_handshake_ms);
     case WAIT_H2:
         return h2_deadline(conn);
     case WAIT_WRITE:
@@ -728,6 +822,9 @@ void conn_set_deadline(struct conn *conn)
 static void give_up(struct conn *conn)
 {
     switch (waits_for(conn)) {
+    case WAIT_SHAKE:
+        metric_add(METRIC_handshakes_failed_total, 1);
+        break;
     case WAIT_H2:
         if (h2_due(conn))
             server_wake(conn->worker, &conn->flush);
@@ -756,6 +853,7 @@ static void give_up(struct conn *conn)
         }
         break;
     case WAIT_IDLE:
+        io_bye(&conn->io);
         break;
     }
     conn_close(conn, false);
@@ -788,6 +886,6 @@ void conn_drain(struct conn *conn)
     } else if (conn->exchange) {
         conn->keep_alive = false;
     } else if (conn->in.size == 0) {
-        conn_finish(conn);
+        conn_finish(conn, true);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/conn.h: one client socket: h1 or h2 by the first bytes.
+/* gateway/conn.h: one client socket: h1 or h2 by ALPN or by the first bytes.
  *
  * For:       bytes in to exchanges, answers to bytes out.
  * Called by: server.c (accept), exchange.c (an answer is ready); h2.c shares the struct.
@@ -19,7 +19,8 @@
 enum conn_protocol { CONN_UNKNOWN, CONN_H1, CONN_H2 };
 
 /* Legal moves of a conn: open → closing (no new request is read, what is queued is flushed) →
- * closed (unlinked, in its grave). */
+ * closed (unlinked, in its grave). With TLS it opens shaking: no byte is read before hands are
+ * shaken. */
 enum conn_state { CONN_OPEN, CONN_CLOSING, CONN_CLOSED };
 
 struct h2;
@@ -31,6 +32,8 @@ struct conn {
     enum conn_protocol protocol;
     enum conn_state state;
     bool admin;              /* of the admin listener */
+    bool counted;            /* by its address */
+    bool shaking;            /* TLS: the handshake is under way */
     struct in6_addr address; /* of the peer; IPv4 mapped */
     struct buffer in;        /* received, not yet understood */
     struct buffer left; /* copied output that the socket did not take (h2; h1 interim answers) */
@@ -57,8 +60,12 @@ struct conn {
     struct h2 *h2;
 };
 
-/* Takes an accepted, non-blocking socket over. */
-void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bool admin);
+struct tls_context;
+
+/* Takes an accepted, non-blocking socket over. address: NULL of a Unix socket, which is not
+ * counted; context: NULL without TLS. */
+void conn_open(struct worker *worker, int fd, const struct in6_addr *address, bool admin,
+               struct tls_context *context);
 
 /* Closes now: open exchanges are abandoned, the rest is freed at the end of the turn. */
 void conn_close(struct conn *conn, bool reset);
@@ -68,6 +75,10 @@ void conn_answer(struct exchange *x);
 
 /* The process drains: idle conns close, h1 says connection: close, h2 says GOAWAY. */
 void conn_drain(struct conn *conn);
+
+/* May this host, as Host: or :authority says it, be asked for here? With TLS, the certificate must
+ * cover it (RFC 9110 section 7.4). */
+bool conn_serves(struct conn *conn, struct span host);
 
 /* Is an answer of this conn under way, or bytes of one unsent? */
 bool conn_has_output(const struct conn *conn);

@@ -386,12 +386,17 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 
     if (name_size > 0 && name_bytes[0] == ':') {
         take_pseudo_field(stream, name, value);
+        if (span_equal(name, SPAN(":authority")) && !conn_serves(h2->conn, value))
+            stream->refused = ERR_MISDIRECTED;
         return 0;
     }
     if (stream->authority.size > 0 && span_equal(name, SPAN("host")) &&
         !span_equal_nocase(value, stream->authority))
         return refuse_stream(session, id, NGHTTP2_PROTOCOL_ERROR);
-    if (!take_protocol_field(stream, name, value))
+    if (stream->authority.size == 0 && span_equal(name, SPAN("host")) &&
+        !conn_serves(h2->conn, value))
+        stream->refused = ERR_MISDIRECTED;
+    else if (!take_protocol_field(stream, name, value))
         take_field(stream, name, value);
     return 0;
 }
@@ -928,7 +933,7 @@ static bool send_frames(struct conn *conn)
     char *out = conn->worker->out;
     size_t gathered = 0;
 
-    while (conn->left.size == 0) {
+    while (conn->left.size == 0 && conn->io.writable) {
         const uint8_t *frame = NULL;
         const ssize_t size = nghttp2_session_mem_send(h2->session, &frame);
 
@@ -959,8 +964,8 @@ bool h2_flush(struct conn *conn)
         return false;
     if (!send_frames(conn) || h2->failed)
         return false;
-    return conn->left.size > 0 || nghttp2_session_want_read(h2->session) ||
-           nghttp2_session_want_write(h2->session);
+    return conn->left.size > 0 || io_has_unsent(&conn->io) ||
+           nghttp2_session_want_read(h2->session) || nghttp2_session_want_write(h2->session);
 }
 
 void h2_drain(struct conn *conn)
@@ -989,7 +994,7 @@ uint64_t h2_deadline(const struct conn *conn)
 #define NOT_AFTER(ns) (at_ns = (ns) < at_ns ? (ns) : at_ns)
     if (!h2->acknowledged)
         NOT_AFTER(h2->opened_ns + SETTINGS_WITHIN_NS);
-    if (conn->left.size > 0)
+    if (conn->left.size > 0 || io_has_unsent(&conn->io))
         NOT_AFTER(conn->progress_ns + clock_ms_to_ns(config->timeouts_write_progress_ms));
     if (h2->head_began_ns > 0)
         NOT_AFTER(h2->head_began_ns + clock_ms_to_ns(config->timeouts_head_ms));
@@ -1056,7 +1061,7 @@ bool h2_due(struct conn *conn)
     uint32_t end_code = NGHTTP2_NO_ERROR;
     bool end = false;
 
-    if (conn->left.size > 0 &&
+    if ((conn->left.size > 0 || io_has_unsent(&conn->io)) &&
         now_ns >= conn->progress_ns + clock_ms_to_ns(config->timeouts_write_progress_ms))
         return false;
     if (h2->ping_ns > 0 && now_ns >= h2->ping_ns + PING_WITHIN_NS)

@@ -12,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "config/base/clock.h"
 #include "config/base/metrics.h"
 #include "gateway/address.h"
 #include "gateway/names.h"
+#include "gateway/tls.h"
 
 #define KEPT_LINKS_MAX 1024
 #define PATIENCE_NS_MIN (50 * NS_PER_MS)
@@ -26,8 +28,10 @@
  * long as it has a link. */
 struct pool {
     struct pool *next;
-    struct span host; /* own copy */
-    uint16_t port;
+    struct span host;            /* or a socket's path; own copy */
+    uint16_t port;               /* 0: a socket */
+    struct tls_context *context; /* one reference; NULL: in the clear. All that makes TLS differ
+                                    makes another context */
     struct link *idle;
     uint32_t idle_count;
     uint32_t link_count; /* these and those in use */
@@ -45,9 +49,16 @@ struct opening {
 
 /* ---- pools ---- */
 
+/* What is connected to: a host's name or address, or a socket's path. */
+static struct span place_of(const struct config_replica *replica)
+{
+    return replica->socket_path.data ? replica->socket_path : replica->host;
+}
+
 static bool is_pool_of(const struct pool *pool, const struct config_replica *replica)
 {
-    return pool->port == replica->port && span_equal(pool->host, replica->host);
+    return pool->port == replica->port && pool->context == replica->context &&
+           span_equal(pool->host, place_of(replica));
 }
 
 static struct pool *find_pool(struct worker *worker, const struct config_replica *replica)
@@ -55,13 +66,15 @@ static struct pool *find_pool(struct worker *worker, const struct config_replica
     for (struct pool *pool = worker->pools; pool; pool = pool->next)
         if (is_pool_of(pool, replica))
             return pool;
-    struct pool *pool = calloc(1, sizeof *pool + replica->host.size);
+    const struct span place = place_of(replica);
+    struct pool *pool = calloc(1, sizeof *pool + place.size);
     if (pool == NULL)
         return NULL;
     char *host = (char *)(pool + 1);
-    memcpy(host, replica->host.data, replica->host.size);
-    pool->host = (struct span){host, replica->host.size};
+    memcpy(host, place.data, place.size);
+    pool->host = (struct span){host, place.size};
     pool->port = replica->port;
+    pool->context = tls_context_get(replica->context);
     pool->next = worker->pools;
     worker->pools = pool;
     return pool;
@@ -75,6 +88,7 @@ static void leave_pool(struct worker *worker, struct pool *pool)
     while (*link != pool)
         link = &(*link)->next;
     *link = pool->next;
+    tls_context_put(pool->context);
     free(pool);
 }
 
@@ -118,7 +132,7 @@ void link_keep(struct link *link, const struct config *config)
     struct pool *pool = link->pool;
     const uint64_t idle_ns = clock_ms_to_ns(config->timeouts_replica_idle_ms);
     if (idle_ns == 0 || pool->idle_count >= KEPT_LINKS_MAX || link->worker->draining ||
-        !is_quiet(link)) {
+        io_has_unsent(&link->io) || !is_quiet(link)) {
         link_close(link);
         return;
     }
@@ -163,6 +177,8 @@ static void close_socket(struct link *link)
 {
     if (link->io.fd < 0)
         return;
+    if (link->state == LINK_KEPT)
+        io_bye(&link->io);
     io_close(&link->io, false);
     metric_add(METRIC_replica_connections_open, -1);
 }
@@ -242,6 +258,15 @@ static void name_answered(struct name_wait *wait, const struct name_answer *answ
         server_wake(link->worker, link->user);
 }
 
+static void connect_to_socket(struct link *link, struct span path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, path.data, path.size);
+    if (!connect_to(link, (const struct sockaddr *)&address, sizeof address) &&
+        link->state != LINK_FAILED)
+        fail(link, link->problem);
+}
+
 /* Begins with an address, or with the question for them. */
 static void begin(struct link *link, const struct config_replica *replica,
                   const struct config *config)
@@ -253,7 +278,9 @@ static void begin(struct link *link, const struct config_replica *replica,
     opening->wait.answered = name_answered;
     opening->port = replica->port;
     opening->connect_ns = clock_ms_to_ns(config->timeouts_connect_ms);
-    if (address_parse(replica->host, replica->port, &address, &size)) {
+    if (replica->socket_path.data) {
+        connect_to_socket(link, replica->socket_path);
+    } else if (address_parse(replica->host, replica->port, &address, &size)) {
         memcpy(&opening->addresses[0], &address, size);
         opening->count = 1;
         connect_next(link);
@@ -318,6 +345,31 @@ struct link *link_dial(struct worker *worker, const struct config_replica *repli
     return link;
 }
 
+/* Goes on with TLS on a connected socket. true: nothing more is to be done for it. */
+static bool shake(struct link *link)
+{
+    struct io *io = &link->io;
+    if (link->pool->context == NULL)
+        return true;
+    if (io->tls == NULL && tls_connect(io, link->pool->context, link->worker->tls_scratch) != OK) {
+        fail_for_want(link, ENOMEM);
+        return false;
+    }
+    switch (tls_shake(io)) {
+    case IO_DONE:
+        metric_add(METRIC_replica_handshakes_total, 1);
+        if (tls_was_resumed(io))
+            metric_add(METRIC_replica_handshakes_resumed_total, 1);
+        return true;
+    case IO_AGAIN:
+        return false;
+    default:
+        metric_add(METRIC_replica_handshakes_failed_total, 1);
+        fail(link, tls_problem(io)); /* another address of the name would say the same */
+        return false;
+    }
+}
+
 /* ready → the link is its user's. */
 static void set_ready(struct link *link)
 {
@@ -334,6 +386,8 @@ enum link_state link_open(struct link *link)
         if (io->fd < 0) {
             connect_next(link); /* the name was looked up */
         } else if (!io->connecting) {
+            if (!shake(link))
+                break;
             set_ready(link);
         } else if (io->writable || io->readable) {
             const int problem = io_connect_error(io);
@@ -354,6 +408,8 @@ const char *link_waits_for(const struct link *link)
 {
     if (link->opening && link->opening->wait.link)
         return "its name was not looked up in time";
+    if (link->io.tls)
+        return "it did not finish the TLS handshake in time";
     return "it did not take the connection in time";
 }
 
@@ -363,11 +419,11 @@ void link_close(struct link *link)
         unkeep(link);
     if (link->opening)
         names_cancel(&link->opening->wait);
-    link->user = NULL;
-    link->state = LINK_FAILED;
     deadline_clear(link->worker, &link->deadline);
     buffer_free(&link->in);
     close_socket(link);
+    link->user = NULL;
+    link->state = LINK_FAILED;
     leave_pool(link->worker, link->pool);
     server_bury(link->worker, &link->grave);
 }

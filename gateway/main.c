@@ -12,6 +12,7 @@
 #include "gateway/admin.h"
 #include "gateway/cmd.h"
 #include "gateway/server.h"
+#include "gateway/tls.h"
 
 struct command {
     const char *name;
@@ -32,12 +33,16 @@ static int cmd_serve(int argc, char **argv)
             return 2;
         }
     }
-    const enum err err = config_load(path, &config, &problems);
+    enum err err = config_load(path, &config, &problems);
+    if (err == OK)
+        err = tls_adopt(config, &problems);
     if (problems.text)
         fputs(problems.text, stderr);
     config_problems_free(&problems);
-    if (err != OK)
+    if (err != OK) {
+        config_put(config);
         return 1;
+    }
     return server_run(config, path);
 }
 

@@ -409,10 +409,11 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
     set_attempt_deadline(attempt);
 }
 
-/* The replica has closed the connection (or it failed). */
-static void lost(struct attempt *attempt)
+/* The replica has closed the connection (clean), or it failed: which is no end of an answer that
+ * goes on until the connection is closed. */
+static void lost(struct attempt *attempt, bool clean)
 {
-    if (attempt->state == ATTEMPT_BODY && attempt->framing == H1_UNTIL_CLOSE) {
+    if (attempt->state == ATTEMPT_BODY && attempt->framing == H1_UNTIL_CLOSE && clean) {
         end_whole(attempt, 0);
         return;
     }
@@ -478,8 +479,10 @@ static void receive(struct attempt *attempt)
         case IO_AGAIN:
             return;
         case IO_END:
+            lost(attempt, true);
+            return;
         case IO_FAILED:
-            lost(attempt);
+            lost(attempt, false);
             return;
         }
     }

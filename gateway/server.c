@@ -26,26 +26,15 @@
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
-#include "gateway/address.h"
 #include "gateway/buffer.h"
 #include "gateway/conn.h"
 #include "gateway/link.h"
+#include "gateway/listener.h"
 #include "gateway/names.h"
 #include "gateway/scrape.h"
+#include "gateway/tls.h"
 #include "router/router.h"
 
-/* One listening socket of one worker. */
-struct listener {
-    struct listener *next;
-    struct worker *worker;
-    struct io io;
-    struct wake wake;
-    bool admin;
-};
-
-#define ACCEPTS_PER_TURN 64
-#define LISTEN_BACKLOG 4096
-#define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
 #define EVENTS_PER_WAIT 256
 #define IDLE_BEFORE_TRIM_NS (2 * NS_PER_S)
 #define REQUESTS_WORTH_A_TRIM 1000
@@ -151,158 +140,6 @@ void deadline_clear(struct worker *worker, struct deadline *deadline)
     wheel_clear(deadline);
 }
 
-/* ---- listeners ---- */
-
-static void resume_accepting(struct deadline *deadline)
-{
-    struct worker *worker = container_of(deadline, struct worker, accept_pause);
-    for (struct listener *listener = worker->listeners; listener; listener = listener->next)
-        server_wake(worker, &listener->wake);
-}
-
-/* Out of descriptors or memory: rest a little instead of spinning on a socket that stays readable.
- */
-static void pause_accepting(struct worker *worker)
-{
-    deadline_set(worker, &worker->accept_pause, worker->now_ns + ACCEPT_PAUSE_NS);
-    log_event(LOG_WARN, "accept_paused", "no descriptor or memory for another connection");
-}
-
-static struct in6_addr address_of(const struct sockaddr_storage *from)
-{
-    struct in6_addr address = IN6ADDR_ANY_INIT;
-    if (from->ss_family == AF_INET6) {
-        address = ((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
-    } else if (from->ss_family == AF_INET) {
-        address.s6_addr[10] = address.s6_addr[11] = 0xff;
-        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr,
-               4);
-    }
-    return address;
-}
-
-static void listener_ready(struct io *io)
-{
-    struct listener *listener = container_of(io, struct listener, io);
-    server_wake(listener->worker, &listener->wake);
-}
-
-static void accept_waiting(struct wake *wake)
-{
-    struct listener *listener = container_of(wake, struct listener, wake);
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        struct sockaddr_storage from;
-        socklen_t size = sizeof from;
-        const int conn_fd = accept4(listener->io.fd, (struct sockaddr *)(void *)&from, &size,
-                                    SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (conn_fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                pause_accepting(listener->worker);
-            else if (errno == EINTR || errno == ECONNABORTED)
-                continue;
-            return;
-        }
-        const struct in6_addr address = address_of(&from);
-        conn_open(listener->worker, conn_fd, &address, listener->admin);
-    }
-    server_wake(listener->worker, wake); /* more may wait; others first */
-}
-
-static int open_listening_socket(const struct config_listen *listen_at,
-                                 const struct sockaddr_storage *address, socklen_t size)
-{
-    const int on = 1;
-    const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    /* Inherited by accepted sockets: no call per connection. */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 ||
-        listen(fd, LISTEN_BACKLOG) != 0) {
-        log_event(LOG_ERROR, "listen_failed", "%.*s: %s", (int)listen_at->address.size,
-                  listen_at->address.data, strerror(errno));
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* Does somebody listen there already, another gateway with SO_REUSEPORT included? It would share
- * our port without a word. */
-static bool is_taken(const struct sockaddr_storage *address, socklen_t size)
-{
-    const int on = 1;
-    const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const bool taken =
-        bind(fd, (const struct sockaddr *)(const void *)address, size) != 0 && errno == EADDRINUSE;
-    close(fd);
-    return taken;
-}
-
-/* Opens one listener on every worker (the admin listener on the first alone). With port 0 the first
- * socket's port is used by the others. */
-static bool listen_at(struct server *server, const struct config_listen *listen_to, bool admin)
-{
-    struct sockaddr_storage address;
-    socklen_t size;
-    if (!address_parse(listen_to->host, listen_to->port, &address, &size)) {
-        log_event(LOG_ERROR, "listen_failed", "%.*s is not an address",
-                  (int)listen_to->address.size, listen_to->address.data);
-        return false;
-    }
-    /* The admin port alone may be shared: an old process that drains answers there to its end. */
-    if (!admin && listen_to->port != 0 && is_taken(&address, size)) {
-        log_event(LOG_ERROR, "listen_failed", "%.*s: another process listens there",
-                  (int)listen_to->address.size, listen_to->address.data);
-        return false;
-    }
-    const uint32_t workers = admin ? 1 : server->worker_count;
-    for (uint32_t i = 0; i < workers; i++) {
-        struct worker *worker = &server->workers[i];
-        struct listener *listener = calloc(1, sizeof *listener);
-        if (listener == NULL)
-            return false;
-        const int fd = open_listening_socket(listen_to, &address, size);
-        if (fd < 0 || io_open(&listener->io, worker->epoll_fd, fd, listener_ready) != OK) {
-            free(listener);
-            return false;
-        }
-        getsockname(fd, (struct sockaddr *)(void *)&address, &size);
-        listener->worker = worker;
-        listener->admin = admin;
-        listener->wake.run = accept_waiting;
-        listener->next = worker->listeners;
-        worker->listeners = listener;
-    }
-    const uint16_t port =
-        ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
-                                            : ((struct sockaddr_in *)(void *)&address)->sin_port);
-    log_event(LOG_INFO, admin ? "listening_admin" : "listening", "%.*s port %u",
-              (int)listen_to->address.size, listen_to->address.data, port);
-    return true;
-}
-
-static void close_listeners(struct worker *worker, bool admin_too)
-{
-    struct listener **link = &worker->listeners;
-    while (*link) {
-        struct listener *listener = *link;
-        if (listener->admin && !admin_too) {
-            link = &listener->next;
-            continue;
-        }
-        *link = listener->next;
-        server_unwake(worker, &listener->wake);
-        io_close(&listener->io, false);
-        free(listener);
-    }
-}
-
 /* ---- memory ---- */
 
 /* Gives back what a busy time has left in the heap, once nothing has been under way for a while: a
@@ -354,14 +191,15 @@ static bool open_worker(struct server *server, struct worker *worker, uint32_t i
     worker->scratch = malloc(WORKER_SCRATCH_BYTES);
     worker->out = malloc(WORKER_SCRATCH_BYTES);
     worker->head = malloc(sizeof *worker->head);
+    worker->tls_scratch = tls_scratch_new();
     hash_random(&worker->id_prefix, sizeof worker->id_prefix);
     if (worker->epoll_fd < 0 || !worker->scratch || !worker->out || !worker->head ||
-        mailbox_init(&worker->mailbox) != OK)
+        !worker->tls_scratch || mailbox_init(&worker->mailbox) != OK)
         return false;
     read_clock(worker);
     wheel_init(&worker->wheel, worker->now_ns);
     worker->mail.run = read_mail;
-    worker->accept_pause.due = resume_accepting;
+    worker->accept_pause.due = listener_resume;
     worker->trim.due = trim_when_idle;
     return io_open(&worker->mailbox_io, worker->epoll_fd, worker->mailbox.fd, mail_came) == OK;
 }
@@ -370,7 +208,7 @@ static void close_worker(struct worker *worker)
 {
     if (worker->scratch == NULL)
         return;
-    close_listeners(worker, true);
+    listener_close_all(worker, true);
     scrape_stop(worker);
     while (worker->conns)
         conn_close(worker->conns, false);
@@ -392,6 +230,7 @@ static void close_worker(struct worker *worker)
     free(worker->scratch);
     free(worker->out);
     free(worker->head);
+    tls_scratch_free(worker->tls_scratch);
     config_put(worker->config);
 }
 
@@ -417,11 +256,12 @@ static void read_news(struct letter *letter)
     if (news->config) {
         config_put(worker->config);
         worker->config = news->config;
+        listener_adopt(worker);
         if (worker->index == 0)
             visit_replicas(worker);
     } else if (!worker->draining) {
         worker->draining = true;
-        close_listeners(worker, false);
+        listener_close_all(worker, false);
         for (struct conn *conn = worker->conns, *next; conn; conn = next) {
             next = conn->next;
             conn_drain(conn);
@@ -458,7 +298,9 @@ static bool listens_alike(const struct config *a, const struct config *b)
         !span_equal(a->admin.address, b->admin.address))
         return false;
     for (uint32_t i = 0; i < a->listen_count; i++)
-        if (!span_equal(a->listen[i].address, b->listen[i].address))
+        if (!span_equal(a->listen[i].address, b->listen[i].address) ||
+            a->listen[i].mode != b->listen[i].mode ||
+            a->listen[i].tls_present != b->listen[i].tls_present)
             return false;
     return true;
 }
@@ -495,6 +337,8 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
     enum err err;
     pthread_mutex_lock(&reload_lock);
     err = config_load(server->config_path, &config, out_problems);
+    if (err == OK)
+        err = tls_adopt(config, out_problems);
     if (err == OK)
         err = router_adopt(config, clock_now_ns());
     if (err == OK)
@@ -707,9 +551,9 @@ static bool open_all(struct server *server, struct config *config)
         if (!open_worker(server, &server->workers[i], i, config))
             return false;
     for (uint32_t i = 0; i < config->listen_count; i++)
-        if (!listen_at(server, &config->listen[i], false))
+        if (!listener_open(server, &config->listen[i], false))
             return false;
-    return !config->admin_present || listen_at(server, &config->admin, true);
+    return !config->admin_present || listener_open(server, &config->admin, true);
 }
 
 int server_run(struct config *config, const char *config_path)

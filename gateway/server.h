@@ -48,6 +48,7 @@ struct names;
 struct pool;
 struct scrape;
 struct server;
+struct tls_scratch;
 
 #define WORKER_SCRATCH_BYTES 65536
 
@@ -73,9 +74,10 @@ struct worker {
     uint64_t id_prefix;
     char date[32]; /* "Mon, 30 Nov 2026 15:00:00 GMT", of date_second */
     int64_t date_second;
-    char *scratch;        /* WORKER_SCRATCH_BYTES: bytes just received */
-    char *out;            /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
-    struct h1_head *head; /* scratch of the h1 parser */
+    char *scratch;                   /* WORKER_SCRATCH_BYTES: bytes just received */
+    char *out;                       /* WORKER_SCRATCH_BYTES: bytes about to be sent (h2) */
+    struct h1_head *head;            /* scratch of the h1 parser */
+    struct tls_scratch *tls_scratch; /* shared by the worker's TLS sessions */
     struct shelf exchanges, attempts;
     struct io mailbox_io;
     struct wake mail;             /* a letter has come */
