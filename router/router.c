@@ -427,6 +427,7 @@ static struct replica_state *find_or_make_replica(struct model_state *model, str
         free(replica);
         return NULL;
     }
+    replica->told = LOAD_UNKNOWN;
     replica->model = model;
     replica->next = model->replicas;
     model->replicas = replica;
