@@ -100,7 +100,7 @@ void tally_add(struct tally *tally, const struct tap *tap)
         add_choice(tally, &tap->numbers, tally->last);
     else
         add_total(tally, &tap->numbers);
-    if (tally->per_choice && tally->whole_body && tap->choices > 1)
+    if (tally->per_choice && tally->whole_body && tap->choices > 1 && tap->numbers.completion > 0)
         tally->total.suspect = true;
 }
 

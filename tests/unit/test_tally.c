@@ -388,15 +388,34 @@ static void totals_of_one_choice_each_are_summed(void **state)
 static void a_body_that_tells_of_its_first_choice_alone_is_suspect(void **state)
 {
     (void)state;
-    const struct tap tap = tap_of(
-        TAP_CHAT, SPAN("{\"choices\":[{\"index\":0,\"message\":{}},{\"index\":1,\"message\":{}}],"
-                       "\"usage\":{\"completion_tokens\":3,\"prompt_tokens\":8}}"));
-    struct tally tally;
+    static const struct {
+        const char *body;
+        struct usage expected;
+        bool suspect;
+    } cases[] = {
+        {"{\"choices\":[{\"index\":0,\"message\":{}},{\"index\":1,\"message\":{}}],\"usage\":"
+         "{\"completion_tokens\":3,\"prompt_tokens\":8}}",
+         {8, -1, -1, 3, -1},
+         true},
+        {"{\"choices\":[{\"index\":0,\"message\":{}}],\"usage\":"
+         "{\"completion_tokens\":3,\"prompt_tokens\":8}}",
+         {8, -1, -1, 3, -1},
+         false},
+        {"{\"data\":[{\"index\":0},{\"index\":1}],\"usage\":"
+         "{\"prompt_tokens\":5,\"total_tokens\":5}}",
+         {5, -1, -1, 0, -1},
+         false},
+    };
 
-    tally_init(&tally);
-    tally.whole_body = tally.per_choice = true;
-    tally_add(&tally, &tap);
-    assert_usage(&tally, SOURCE_REPORTED, (struct usage){8, -1, -1, 3, -1}, true);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct tap tap = tap_of(TAP_CHAT, span_of(cases[i].body));
+        struct tally tally;
+
+        tally_init(&tally);
+        tally.whole_body = tally.per_choice = true;
+        tally_add(&tally, &tap);
+        assert_usage(&tally, SOURCE_REPORTED, cases[i].expected, cases[i].suspect);
+    }
 }
 
 int main(void)
