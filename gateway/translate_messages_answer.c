@@ -195,9 +195,9 @@ static void write_thinking(struct content *content, struct span thinking)
 }
 
 /* The arguments are a string with an object's JSON in it (TGI: the object itself). One with
- * something else goes out as {"INVALID_JSON": the string}, as Anthropic's guide "Fine-grained tool
- * streaming" hands such inputs on: a tool that is run with {} instead would do what nobody asked.
- */
+ * something else goes out as {"INVALID_JSON": the string}, for Anthropic's guide "Fine-grained tool
+ * streaming" has such inputs wrapped in an object (handling invalid JSON): a tool that is run with
+ * {} instead would do what nobody asked for. */
 static enum err write_input(struct writer *out, struct span arguments)
 {
     struct ask_problem problem;

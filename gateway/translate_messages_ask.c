@@ -237,12 +237,17 @@ static struct span effort_of_budget(int64_t tokens)
 
 /* thinking: enabled is an effort by its budget; adaptive leaves it to the model, and disabled is
  * Messages' own default: both are what a chat without reasoning_effort says. display is honoured in
- * the answer. */
+ * the answer. block_binding says what becomes of signed thinking whose context has changed: none is
+ * read here. */
 static bool read_thinking(struct asking *asking, struct span thinking, struct span *out_effort)
 {
     struct member members[] = {
-        {.name = SPAN("type")}, {.name = SPAN("budget_tokens")}, {.name = SPAN("display")}};
-    const struct span odd = messages_find(thinking, members, 3);
+        {.name = SPAN("type")},
+        {.name = SPAN("budget_tokens")},
+        {.name = SPAN("display")},
+        {.name = SPAN("block_binding")},
+    };
+    const struct span odd = messages_find(thinking, members, 4);
     int64_t tokens;
     if (thinking.data == NULL)
         return true;

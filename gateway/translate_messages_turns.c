@@ -17,9 +17,10 @@
  *                      has it: a message of role tool holds text only (Chat). is_error has no place
  *                      in a chat: the text begins with "Error: " instead
  *   thinking           reasoning_content, which servers that send it take back (llama.cpp), if its
- *                      signature is empty: then it came from a chat. One that is signed came from
- *                      another API's model, which alone can use it: it is dropped, as Anthropic
- *                      drops those that another model made (Extended thinking, preserving blocks)
+ *                      signature is empty: then it came from a chat. One that is signed was made by
+ *                      a model behind another API: it is dropped, as Anthropic drops without an
+ *                      error what the model cannot read (its guide "Preserved thinking", switching
+ *                      models)
  *   redacted_thinking  dropped: sealed for the server that made it (vLLM)
  *   all others         refused */
 #include "gateway/translate_messages.h"

@@ -281,6 +281,9 @@ static void thinking_is_asked_for_as_an_effort(void **state)
         {"{'thinking':{'type':'enabled','budget_tokens':10000,'display':'omitted'},'messages':[]}",
          "{'reasoning_effort':'high','messages':[]}"},
         {"{'thinking':{'type':'disabled'},'messages':[]}", "{'messages':[]}"},
+        {"{'thinking':{'type':'adaptive','block_binding':{'prefix_mismatch_behavior':'drop'}},"
+         "'messages':[]}",
+         "{'messages':[]}"},
         {"{'thinking':{'type':'adaptive'},'messages':[]}", "{'messages':[]}"},
         {"{'thinking':{'type':'adaptive'},'output_config':{'effort':'xhigh'},'messages':[]}",
          "{'reasoning_effort':'xhigh','messages':[]}"},
