@@ -103,7 +103,7 @@ enum ending {
 
 /* Tokens as chat completions report them; -1: not told. */
 struct counts {
-    int64_t prompt, cached, completion, reasoning, total;
+    int64_t prompt, cached, cache_write, completion, reasoning, total;
 };
 
 /* One answer under way. Items lie in the order of output: those before `added` are known to the

@@ -259,19 +259,22 @@ static void read_usage(struct answering *answering, struct span usage)
                              {SPAN("prompt_tokens_details"), {NULL, 0}},
                              {SPAN("completion_tokens_details"), {NULL, 0}},
                              {SPAN("reasoning_tokens"), {NULL, 0}}}; /* SGLang: not in details */
-    struct field cached = {SPAN("cached_tokens"), {NULL, 0}};
+    struct field input[] = {{SPAN("cached_tokens"), {NULL, 0}},
+                            {SPAN("cache_write_tokens"), {NULL, 0}},
+                            {SPAN("created_cache_tokens"), {NULL, 0}}}; /* vLLM */
     struct field reasoning = {SPAN("reasoning_tokens"), {NULL, 0}};
 
     if (!fields_find(usage, fields, 6))
         return;
-    fields_find(fields[3].value, &cached, 1);
+    fields_find(fields[3].value, input, 3);
     fields_find(fields[4].value, &reasoning, 1);
     answering->has_counts = true;
     answering->counts = (struct counts){
         .prompt = count_in(fields[0].value),
         .completion = count_in(fields[1].value),
         .total = count_in(fields[2].value),
-        .cached = count_in(cached.value),
+        .cached = count_in(input[0].value),
+        .cache_write = count_in(input[1].value.size > 0 ? input[1].value : input[2].value),
         .reasoning = count_in(reasoning.value.size > 0 ? reasoning.value : fields[5].value),
     };
 }

@@ -238,7 +238,9 @@ static bool refuse_tool(struct asking *asking, struct span tool, struct span typ
     return asking_refuse(asking, tool, "only tools of type function are known here", "tools");
 }
 
-/* An empty list is left out: chat completions want one tool at least. */
+/* An empty list is left out: chat completions want one tool at least. strict stays as it came:
+ * where it is absent, responses mean "if the schema allows it" and chat does not (guide "Migrate to
+ * the Responses API"), but to say true would make servers refuse schemas that responses take. */
 static bool put_tools(struct asking *asking, struct span tools, bool *out_some)
 {
     struct field fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("name"), {NULL, 0}}};

@@ -169,6 +169,8 @@ static void put_usage(struct answering *answering)
     writer_number(answering->out, input);
     put(answering, SPAN(",\"input_tokens_details\":{\"cached_tokens\":"));
     writer_number(answering->out, known(counts->cached));
+    put(answering, SPAN(",\"cache_write_tokens\":"));
+    writer_number(answering->out, known(counts->cache_write));
     put(answering, SPAN("},\"output_tokens\":"));
     writer_number(answering->out, output);
     put(answering, SPAN(",\"output_tokens_details\":{\"reasoning_tokens\":"));

@@ -29,15 +29,30 @@ enum speaker {
     SPEAKER_ANY = 15
 };
 
-enum part_field { PART_TYPE, PART_TEXT, PART_REFUSAL, IMAGE_URL, DETAIL, AUDIO, DATA, NAME, ID };
+enum part_field {
+    PART_TYPE,
+    PART_TEXT,
+    PART_REFUSAL,
+    IMAGE_URL,
+    DETAIL,
+    AUDIO,
+    DATA,
+    NAME,
+    FILE_ID,
+    FILE_URL
+};
 
+/* clang-format off */
 #define PART_FIELDS                                                                                \
     {                                                                                              \
-        {SPAN("type"), {NULL, 0}}, {SPAN("text"), {NULL, 0}}, {SPAN("refusal"), {NULL, 0}},        \
-            {SPAN("image_url"), {NULL, 0}}, {SPAN("detail"), {NULL, 0}},                           \
-            {SPAN("input_audio"), {NULL, 0}}, {SPAN("file_data"), {NULL, 0}},                      \
-            {SPAN("filename"), {NULL, 0}}, {SPAN("file_id"), {NULL, 0}},                           \
+        [PART_TYPE] = {SPAN("type"), {NULL, 0}}, [PART_TEXT] = {SPAN("text"), {NULL, 0}},          \
+        [PART_REFUSAL] = {SPAN("refusal"), {NULL, 0}},                                             \
+        [IMAGE_URL] = {SPAN("image_url"), {NULL, 0}}, [DETAIL] = {SPAN("detail"), {NULL, 0}},      \
+        [AUDIO] = {SPAN("input_audio"), {NULL, 0}}, [DATA] = {SPAN("file_data"), {NULL, 0}},       \
+        [NAME] = {SPAN("filename"), {NULL, 0}}, [FILE_ID] = {SPAN("file_id"), {NULL, 0}},          \
+        [FILE_URL] = {SPAN("file_url"), {NULL, 0}},                                                \
     }
+/* clang-format on */
 
 /* Writes a part; false: a member is missing or of the wrong type. */
 typedef bool write_part_fn(struct asking *asking, const struct field *fields);
@@ -66,7 +81,7 @@ static bool put_image(struct asking *asking, const struct field *fields)
         put(asking, SPAN(",\"detail\":"));
     put(asking, fields[DETAIL].value);
     put(asking, SPAN("}}"));
-    return value_is(fields[IMAGE_URL].value, '"') && fields[ID].value.size == 0;
+    return value_is(fields[IMAGE_URL].value, '"') && fields[FILE_ID].value.size == 0;
 }
 
 static bool put_audio(struct asking *asking, const struct field *fields)
@@ -85,7 +100,8 @@ static bool put_file(struct asking *asking, const struct field *fields)
         put(asking, SPAN(",\"filename\":"));
     put(asking, fields[NAME].value);
     put(asking, SPAN("}}"));
-    return value_is(fields[DATA].value, '"') && fields[ID].value.size == 0;
+    return value_is(fields[DATA].value, '"') && fields[FILE_ID].value.size == 0 &&
+           fields[FILE_URL].value.size == 0;
 }
 
 static const struct part {

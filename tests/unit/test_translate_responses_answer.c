@@ -9,8 +9,8 @@
  *           5. What is kept of a stream is bounded.
  *           6. What came as output goes back as input to the message that it was.
  *
- * JSON in the tables has ' for ". Of an answer's events, one a line, "+X" is a chunk with the delta
- * {X}, "!R" one with the finish_reason R. */
+ * JSON in the tables has ' for " and ~ for a line feed. Of an answer's events, one a line, "+X" is
+ * a chunk with the delta {X}, "!R" one with the finish_reason R. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,14 +23,14 @@
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 #define TEXT_ROOM 16384
 
-/* text with " for '. */
+/* text with " for ', and a line feed for ~. */
 static struct span json_in(char room[TEXT_ROOM], const char *text)
 {
     const size_t size = strlen(text);
 
     assert_true(size < TEXT_ROOM);
     for (size_t i = 0; i <= size; i++)
-        room[i] = text[i] == '\'' ? '"' : text[i];
+        room[i] = text[i] == '\'' ? '"' : text[i] == '~' ? '\n' : text[i];
     return (struct span){room, size};
 }
 
@@ -270,6 +270,10 @@ static void streams_keep_the_order_of_the_api(void **state)
          BEGIN "output_item.added 0 message in_progress\ncontent_part.added 0.0 output_text\n"
          "output_text.delta 0.0 a\noutput_text.done 0.0 a\n"
          "content_part.done 0.0 output_text\noutput_item.done 0 message incomplete\nfailed"},
+        {"broken off, and an error that says why", "!abort\n{'error':'x'}",
+         BEGIN "failed"},
+        {"two ends: the first counts", "!length\n!stop",
+         BEGIN "incomplete"},
         {"chunks without choices, other choices, other members", "{'choices':[]}\n{'id':'c'}\n{'choices':null}\n"
          "{'choices':[{'index':1,'delta':{'content':'b'}}]}\n{'choices':[7]}\n+'new':{'a':[1]}\n!stop",
          BEGIN "completed"},
@@ -379,18 +383,19 @@ static void whole_answers_are_responses(void **state)
     (void)state;
     static const char *const plain = "{'model':'m','input':'hi'}";
 
-    assert_whole(plain,
-                 "{'id':'c','choices':[{'index':0,'message':{'role':'assistant','content':"
-                 "'a\\n\\u00e9','refusal':null},'finish_reason':'stop','logprobs':null}],'usage':"
-                 "{'prompt_tokens':5,'completion_tokens':7,'total_tokens':12,"
-                 "'prompt_tokens_details':{'cached_tokens':4},'completion_tokens_details':"
-                 "{'reasoning_tokens':3}},'service_tier':'default'}",
-                 HEAD("completed", "null", "null") ECHO
-                 "'service_tier':'default','output':[{'id':'msg_x1_0','status':'completed','type':"
-                 "'message','role':'assistant','content':[{'type':'output_text','text':"
-                 "'a\\n\\u00e9','annotations':[],'logprobs':[]}]}],'usage':{'input_tokens':5,"
-                 "'input_tokens_details':{'cached_tokens':4},'output_tokens':7,"
-                 "'output_tokens_details':{'reasoning_tokens':3},'total_tokens':12}}");
+    assert_whole(
+        plain,
+        "{'id':'c','choices':[{'index':0,'message':{'role':'assistant','content':"
+        "'a\\n\\u00e9','refusal':null},'finish_reason':'stop','logprobs':null}],'usage':"
+        "{'prompt_tokens':5,'completion_tokens':7,'total_tokens':12,"
+        "'prompt_tokens_details':{'cached_tokens':4},'completion_tokens_details':"
+        "{'reasoning_tokens':3}},'service_tier':'default'}",
+        HEAD("completed", "null", "null") ECHO
+        "'service_tier':'default','output':[{'id':'msg_x1_0','status':'completed','type':"
+        "'message','role':'assistant','content':[{'type':'output_text','text':"
+        "'a\\n\\u00e9','annotations':[],'logprobs':[]}]}],'usage':{'input_tokens':5,"
+        "'input_tokens_details':{'cached_tokens':4,'cache_write_tokens':0},'output_tokens':7,"
+        "'output_tokens_details':{'reasoning_tokens':3},'total_tokens':12}}");
     assert_whole(plain,
                  "{'choices':[{'message':{'reasoning_content':'h','content':'a','refusal':'n',"
                  "'tool_calls':[{'id':'c','type':'function','function':{'name':'f','arguments':"
@@ -454,7 +459,7 @@ static void logprobs_go_with_their_text(void **state)
     run_stream("{'model':'m','input':'hi'}",
                "{'choices':[{'delta':{'content':'a'},'logprobs':{'content':[{'token':'a'}]}}]}\n"
                "{'choices':[{'delta':{'content':''},'logprobs':{'content':[{'token':'b'}]}}]}\n"
-               "{'choices':[{'delta':{'content':'c'},'logprobs':{'content':[{'token':\r'c'}, "
+               "{'choices':[{'delta':{'content':'c'},'logprobs':{'content':[{'token':\r'c'},~"
                "{'token':'d'}]}}]}",
                &story);
 
@@ -564,19 +569,23 @@ static void usage_is_what_the_server_said(void **state)
     (void)state;
     static const struct {
         const char *usage;
-        int input, cached, output, reasoning, total; /* input -1: null */
+        int input, cached, cache_write, output, reasoning, total; /* input -1: null */
     } cases[] = {
-        {"null", -1, 0, 0, 0, 0},
-        {"{'prompt_tokens':5,'completion_tokens':7,'total_tokens':12}", 5, 0, 7, 0, 12},
-        {"{'prompt_tokens':5,'completion_tokens':7}", 5, 0, 7, 0, 12},
-        {"{'prompt_tokens':5,'total_tokens':5,'completion_tokens':null}", 5, 0, 0, 0, 5},
+        {"null", -1, 0, 0, 0, 0, 0},
+        {"{'prompt_tokens':5,'completion_tokens':7,'total_tokens':12}", 5, 0, 0, 7, 0, 12},
+        {"{'prompt_tokens':5,'completion_tokens':7}", 5, 0, 0, 7, 0, 12},
+        {"{'prompt_tokens':5,'total_tokens':5,'completion_tokens':null}", 5, 0, 0, 0, 0, 5},
         {"{'prompt_tokens':5,'completion_tokens':7,'prompt_tokens_details':null,"
          "'reasoning_tokens':2}",
-         5, 0, 7, 2, 12},
+         5, 0, 0, 7, 2, 12},
         {"{'prompt_tokens':5,'completion_tokens':7,'total_tokens':12,'prompt_tokens_details':"
-         "{'cached_tokens':4},'completion_tokens_details':{'reasoning_tokens':6}}",
-         5, 4, 7, 6, 12},
-        {"{'prompt_tokens':-5,'completion_tokens':'7'}", 0, 0, 0, 0, 0},
+         "{'cached_tokens':4,'cache_write_tokens':1},'completion_tokens_details':"
+         "{'reasoning_tokens':6}}",
+         5, 4, 1, 7, 6, 12},
+        {"{'prompt_tokens':5,'completion_tokens':7,'prompt_tokens_details':"
+         "{'created_cache_tokens':2}}",
+         5, 0, 2, 7, 0, 12},
+        {"{'prompt_tokens':-5,'completion_tokens':'7'}", 0, 0, 0, 0, 0, 0},
     };
 
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -599,6 +608,7 @@ static void usage_is_what_the_server_said(void **state)
 
             assert_int_equal(grammar_number(usage, "input_tokens"), cases[i].input);
             assert_int_equal(grammar_number(input, "cached_tokens"), cases[i].cached);
+            assert_int_equal(grammar_number(input, "cache_write_tokens"), cases[i].cache_write);
             assert_int_equal(grammar_number(usage, "output_tokens"), cases[i].output);
             assert_int_equal(grammar_number(output, "reasoning_tokens"), cases[i].reasoning);
             assert_int_equal(grammar_number(usage, "total_tokens"), cases[i].total);
