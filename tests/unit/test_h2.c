@@ -136,7 +136,7 @@ static int sends;
 
 enum io_result io_send(struct io *io, struct iovec *pieces, int count, size_t *out_size)
 {
-    (void)io;
+    size_t wanted = 0;
     *out_size = 0;
     sends++;
     for (int i = 0; i < count; i++) {
@@ -146,9 +146,23 @@ enum io_result io_send(struct io *io, struct iovec *pieces, int count, size_t *o
         wire_size += taken;
         wire_room -= taken;
         *out_size += taken;
+        wanted += pieces[i].iov_len;
     }
+    io->writable = *out_size == wanted;
     assert_true(wire_size <= WIRE_BYTES);
     return *out_size > 0 ? IO_DONE : IO_AGAIN;
+}
+
+bool io_has_unsent(const struct io *io)
+{
+    (void)io;
+    return false;
+}
+
+bool conn_serves(struct conn *of, struct span host)
+{
+    (void)of;
+    return !span_equal(host, SPAN("other.example"));
 }
 
 /* ---- the client: nghttp2's own ---- */
@@ -298,6 +312,7 @@ static int set_up(void **state)
     worker.out = malloc(WORKER_SCRATCH_BYTES);
     memset(&conn, 0, sizeof conn);
     conn.worker = &worker;
+    conn.io.writable = true;
     assert_int_equal(h2_open(&conn), OK);
 
     nghttp2_session_callbacks_new(&callbacks);
@@ -678,6 +693,22 @@ static void h2_refuses_connect_and_long_paths_and_odd_expectations(void **state)
     assert_int_equal(exchanges[2]->refused, ERR_EXPECTATION);
 }
 
+static void h2_refuses_hosts_that_are_not_served_here(void **state)
+{
+    (void)state;
+    const nghttp2_nv by_authority[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"),
+                                       FIELD(":authority", "other.example"), FIELD(":path", "/")};
+    const nghttp2_nv by_host[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"),
+                                  FIELD(":path", "/"), FIELD("host", "other.example")};
+
+    ask(by_authority, 4, NULL);
+    ask(by_host, 4, NULL);
+    exchange_bytes();
+
+    assert_int_equal(exchanges[0]->refused, ERR_MISDIRECTED);
+    assert_int_equal(exchanges[1]->refused, ERR_MISDIRECTED);
+}
+
 static void h2_resets_what_is_malformed(void **state)
 {
     static const struct {
@@ -903,7 +934,7 @@ static void h2_closes_when_the_socket_takes_nothing(void **state)
 
 static void h2_waits_ten_seconds_for_the_settings_to_be_known(void **state)
 {
-    struct conn other = {.worker = &worker};
+    struct conn other = {.worker = &worker, .io.writable = true};
 
     (void)state;
     assert_int_equal(h2_open(&other), OK);
@@ -1021,6 +1052,7 @@ int main(void)
         TEST(h2_refuses_too_many_header_bytes),
         TEST(h2_refuses_a_body_announced_too_large),
         TEST(h2_refuses_connect_and_long_paths_and_odd_expectations),
+        TEST(h2_refuses_hosts_that_are_not_served_here),
         TEST(h2_resets_what_is_malformed),
         TEST(h2_abandons_the_exchange_of_a_reset_stream),
         TEST(h2_ends_a_conn_that_resets_without_end),
