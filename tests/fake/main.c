@@ -18,6 +18,7 @@
 #include "tests/fake/content.h"
 #include "tests/fake/counters.h"
 #include "tests/fake/listen.h"
+#include "tests/fake/pace.h"
 #include "tests/fake/server.h"
 #include "tests/fake/service.h"
 
@@ -35,6 +36,9 @@ static const char usage_text[] =
     "  --key KEY            the key that requests must bear (none)\n"
     "  --base-path PATH     in front of all paths (none)\n"
     "  --keep-alive-ms N    idle connections are closed after this (5000)\n"
+    "  --engine OPTIONS     answers are paced by a model of continuous batching (none); a file\n"
+    "                       with them, or any of prefill_tps=8000,step_ms=8,step_ms_per_seq=0.2,\n"
+    "                       blocks=4096,block=16,max_running=256,max_waiting=0,chunk=2048\n"
     "  --log FILE           one line per finished request\n"
     "  --once-file FILE     where the keys of `once` are kept, shared with other servers (none)\n"
     "  --record             keep the last request for GET /fake/last\n"
@@ -117,6 +121,7 @@ int main(int argument_count, char **arguments)
         KEY,
         BASE_PATH,
         KEEP_ALIVE,
+        ENGINE,
         LOG,
         ONCE_FILE,
         RECORD,
@@ -134,6 +139,7 @@ int main(int argument_count, char **arguments)
         {"key", required_argument, NULL, KEY},
         {"base-path", required_argument, NULL, BASE_PATH},
         {"keep-alive-ms", required_argument, NULL, KEEP_ALIVE},
+        {"engine", required_argument, NULL, ENGINE},
         {"log", required_argument, NULL, LOG},
         {"once-file", required_argument, NULL, ONCE_FILE},
         {"record", no_argument, NULL, RECORD},
@@ -185,6 +191,10 @@ int main(int argument_count, char **arguments)
         case KEEP_ALIVE:
             keep_alive_ms = number_of(optarg);
             break;
+        case ENGINE:
+            if (!pace_set(optarg))
+                return wrong_usage();
+            break;
         case LOG:
             log_path = optarg;
             break;
@@ -210,6 +220,7 @@ int main(int argument_count, char **arguments)
     raise_limits();
     catch_signals();
     content_prepare();
+    pace_begin();
     if (!directive_remember_in(once_path)) {
         fprintf(stderr, "fake: %s: %s\n", once_path != NULL ? once_path : "memory",
                 strerror(errno));

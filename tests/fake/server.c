@@ -25,6 +25,7 @@
 
 #include "tests/fake/counters.h"
 #include "tests/fake/listen.h"
+#include "tests/fake/pace.h"
 #include "tests/fake/service.h"
 #include "tests/fake/stream.h"
 #include "tests/fake/timers.h"
@@ -86,6 +87,7 @@ static void read_clock(void)
     now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     answer_set_time(now.tv_sec);
+    pace_advance(now_ns);
 }
 
 static struct conn *conn_of_timer(struct timer *timer)
@@ -184,6 +186,7 @@ static void work_finish(struct conn *conn, enum outcome outcome)
 {
     conn->busy = false;
     stream_end(&conn->work);
+    pace_leave(&conn->work);
     if (conn->reply.inference)
         counters_finish(&conn->work, outcome, now_ns);
 }
@@ -337,6 +340,11 @@ static void generate(struct conn *conn)
         }
         if (work->position.phase == PHASE_ERROR)
             conn->reply.failed = true;
+        if (work->paced && !pace_allows(work)) {
+            wait_until(conn, UINT64_MAX); /* until the model has gone on */
+            wait = true;
+            break;
+        }
         if (!stream_add_event(work, conn->reply.framing, &batch, &tokens)) {
             conn->reply.next = NEXT_REQUEST;
             break;
@@ -359,6 +367,14 @@ static void generate(struct conn *conn)
     send_batch(conn, mark_count);
     if (!conn->closed && conn->reply.next == NEXT_GENERATE && !paced && !wait)
         wait_until(conn, now_ns + 1); /* let the others have their turn */
+}
+
+/* The model has all tokens of a plain answer. */
+static void answer_late(struct conn *conn)
+{
+    batch.count = 0;
+    service_add_late(&conn->work, &batch, &conn->reply);
+    keep(conn, batch.bytes, batch.count, conn->reply.tokens);
 }
 
 /* The answer is written: the connection is free for the next request, or ends. */
@@ -388,6 +404,13 @@ static void pump(struct conn *conn)
         switch (conn->reply.next) {
         case NEXT_GENERATE:
             generate(conn);
+            break;
+        case NEXT_MODEL:
+            if (!pace_allows(&conn->work)) {
+                wait_until(conn, UINT64_MAX);
+                return;
+            }
+            answer_late(conn);
             break;
         case NEXT_REQUEST:
             answer_written(conn);
@@ -588,6 +611,22 @@ static void accept_all(const struct listener *listener)
     }
 }
 
+/* The model has gone on: so do the answers that waited for it. */
+static void pump_ready(void)
+{
+    struct work *work;
+
+    while ((work = pace_take_ready()) != NULL) {
+        struct conn *conn = (struct conn *)((char *)work - offsetof(struct conn, work));
+        if (conn->due_ns != UINT64_MAX)
+            continue;
+        conn->due_ns = 0;
+        timers_cancel(&conn->timer);
+        pump(conn);
+        conn_resume(conn);
+    }
+}
+
 static void close_idle(uint64_t keep_alive_ns)
 {
     while (idle_list.idle_after != &idle_list &&
@@ -598,7 +637,7 @@ static void close_idle(uint64_t keep_alive_ns)
 /* How long the loop may sleep, in ns; -1: for ever. */
 static int64_t sleep_ns(uint64_t keep_alive_ns)
 {
-    uint64_t wake_ns = timers_next_ns();
+    uint64_t wake_ns = timers_next_ns() < pace_next_ns() ? timers_next_ns() : pace_next_ns();
     int log_ms = counters_log_wait_ms(now_ns);
 
     if (idle_list.idle_after != &idle_list &&
@@ -671,6 +710,7 @@ void server_run(int keep_alive_ms, const volatile sig_atomic_t *stop)
             pump(conn);
             conn_resume(conn);
         }
+        pump_ready();
         close_idle(keep_alive_ns);
         sweep_dead();
         if (counters_log_wait_ms(now_ns) == 0)

@@ -16,6 +16,7 @@
 #include "tests/fake/counters.h"
 #include "tests/fake/error.h"
 #include "tests/fake/messages.h"
+#include "tests/fake/pace.h"
 #include "tests/fake/pooling.h"
 #include "tests/fake/responses.h"
 #include "tests/fake/stream.h"
@@ -471,12 +472,28 @@ static void answer_inference(const struct request *request, struct work *work, s
         return;
     if (work->directive.failed && work->endpoint == ENDPOINT_RESPONSES)
         reply->failed = true;
-    if (work->stream)
+    int refused = pace_enter(work, &ask);
+    if (refused != 0)
+        refuse(work, out, reply, refused,
+               refused == 400 ? TEXT("This model's maximum context length is exceeded.")
+                              : TEXT("The request queue is full."),
+               no_text);
+    else if (work->stream)
         begin_stream(work, reply);
+    else if (pace_holds(work))
+        reply->next = NEXT_MODEL;
     else
         answer_plain(work, &ask, out, reply);
     if (work->endpoint == ENDPOINT_TOKENIZE || work->endpoint == ENDPOINT_COUNT_TOKENS)
         work->prompt_tokens = 0; /* counted for the client, but no model has seen them */
+}
+
+void service_add_late(struct work *work, struct buffer *out, struct reply *reply)
+{
+    static const struct ask nothing;
+
+    reply->next = NEXT_REQUEST;
+    answer_plain(work, &nothing, out, reply);
 }
 
 bool service_fault(struct work *work, enum next *out_next)

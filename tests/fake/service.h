@@ -24,7 +24,7 @@ struct service {
 extern struct service service;
 
 /* What follows when the bytes at hand are written. */
-enum next { NEXT_REQUEST, NEXT_GENERATE, NEXT_CLOSE, NEXT_RESET, NEXT_STALL };
+enum next { NEXT_REQUEST, NEXT_GENERATE, NEXT_MODEL, NEXT_CLOSE, NEXT_RESET, NEXT_STALL };
 
 struct reply {
     enum next next;
@@ -48,6 +48,9 @@ bool service_key_fits(const struct request *request);
 
 /* The head of a stream, with its interim heads. */
 void service_add_stream_head(struct work *work, const struct reply *reply, struct buffer *out);
+
+/* With NEXT_MODEL: the tokens are there (pace.h), the whole answer is written behind `out`. */
+void service_add_late(struct work *work, struct buffer *out, struct reply *reply);
 
 /* uvicorn's answer to bytes that are no request. */
 void service_add_refusal(struct buffer *out);

@@ -940,6 +940,126 @@ def it_listens_on_ipv6_and_at_a_path():
             assert process.wait(10) == 0 and not os.path.exists(path)
 
 
+def several(fake, bodies):
+    """Sends all at once, each on its own connection; the parsed answers in order."""
+    connections = [fake.connect() for _ in bodies]
+    for connection, body in zip(connections, bodies):
+        connection.sendall(request_bytes("POST", "/v1/chat/completions", body))
+    answers = []
+    for connection in connections:
+        with connection, connection.makefile("rb") as file:
+            answers.append(json.loads(read_answer(file)[2]))
+    return answers
+
+
+@promise
+def the_engine_takes_a_step_for_each_token_and_for_each_chunk_of_a_prompt():
+    with Fake("--engine", "prefill_tps=1e6,step_ms=15,step_ms_per_seq=0,chunk=32") as fake:
+        begin = time.monotonic()
+        _, _, body, _, _ = post_chat(fake, "[[fake tokens=6 stamp=1]]", stream=True)
+        assert time.monotonic() - begin >= 6 * 0.0149
+        stamps = [int(event["choices"][0]["delta"]["content"].split()[0][1:])
+                  for event in events_of(body)[1:-2]]
+        assert len(stamps) == 6 and stamps[-1] - stamps[0] >= 4 * 14_000_000
+        begin = time.monotonic()
+        assert json.loads(post_chat(fake, "x" * 4 * 128, max_tokens=1)[2])["usage"][
+            "prompt_tokens"] == 128
+        assert time.monotonic() - begin >= 4 * 0.0149, "128 tokens are four chunks of 32"
+        for path, members in (("/v1/responses", {"input": "x"}),
+                              ("/v1/messages", {"messages": MESSAGE, "max_tokens": 3}),
+                              ("/v1/completions", {"prompt": "x", "max_tokens": 3})):
+            assert post(fake, path, **members)[0] == 200
+            assert call(fake, "POST", path, json.dumps({**members, "stream": True}).encode())[4]
+    with Fake("--engine", "prefill_tps=1000,step_ms=0,step_ms_per_seq=0") as fake:
+        begin = time.monotonic()
+        post_chat(fake, "x" * 400, max_tokens=1)
+        assert time.monotonic() - begin >= 0.099, "100 tokens at 1000 a second"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "options")
+        with open(path, "w") as file:
+            file.write("step_ms=30\nchunk=64\n")
+        with Fake("--engine", path) as fake:
+            begin = time.monotonic()
+            post_chat(fake, max_tokens=2)
+            assert time.monotonic() - begin >= 0.059
+    for wrong in ("nonsense=1", "blocks=0", "step_ms", "chunk=x"):
+        assert subprocess.run([PROGRAM, "--port", "0", "--engine", wrong], stderr=subprocess.PIPE,
+                              check=False).returncode == 2
+
+
+@promise
+def the_engine_runs_so_many_and_the_others_wait_or_are_refused():
+    options = "step_ms=20,max_running=1,max_waiting=1"
+    for kind, refused in (("vllm", None), ("llamacpp", None), ("sglang", 503), ("tgi", 429)):
+        with Fake("--kind", kind, "--engine", options) as fake:
+            held = [fake.connect() for _ in range(2)]
+            for connection in held:
+                body = chat("[[fake tokens=1000]]", stream=True)
+                connection.sendall(request_bytes("POST", "/v1/chat/completions", body))
+            assert wait_for(lambda: fake.counters()["waiting"] == 1)
+            page = list(metrics_of(fake).items())
+            assert any("waiting" in name or "queue" in name or "deferred" in name
+                       for name, value in page if value == 1)
+            with fake.connect() as third:
+                third.sendall(request_bytes("POST", "/v1/chat/completions", chat(max_tokens=1)))
+                if refused:
+                    with third.makefile("rb") as file:
+                        assert read_answer(file)[0] == refused
+                else:
+                    assert wait_for(lambda: fake.counters()["waiting"] == 2)
+            for connection in held:
+                connection.close()
+            assert wait_for(lambda: fake.counters()["running"] == 0)
+            counters = fake.counters()
+            assert counters["waiting"] == counters["used_blocks"] == 0
+            assert counters["aborted"] == (2 if refused else 3)
+
+
+@promise
+def the_engine_finds_the_blocks_of_a_prompt_again():
+    with Fake("--engine", "step_ms=0.1,block=4,blocks=64,prefill_tps=1e6") as fake:
+        def cached(text, **members):
+            usage = json.loads(post_chat(fake, text, max_tokens=2, **members)[2])["usage"]
+            return usage["prompt_tokens_details"]["cached_tokens"]
+        text = "0123456789abcdef" * 4  # 16 tokens, 4 blocks
+        assert cached(text) == 0
+        assert cached(text) == 12, "the last token is always computed"
+        assert cached(text + "more") == 16
+        assert cached(text[:32] + "another end of it") == 8
+        assert cached("x" + text) == 0
+        assert cached(text, cache_salt="s") == 0 and cached(text, cache_salt="s") == 12
+        assert cached(text) == 12
+        counters = fake.counters()
+        assert counters["cached_tokens"] == 60 and counters["used_blocks"] == 0
+        hits = 'vllm:prefix_cache_hits_total{engine="0",model_name="fake"}'
+        assert metrics_of(fake)[hits] == 60
+        for i in range(8):  # 64 blocks, eight at a time: what is oldest is given up
+            cached(f"{i:04}" * 32)
+        assert cached(text) == 0
+        events = events_of(post_chat(fake, text, stream=True, max_tokens=1,
+                                     stream_options={"include_usage": True})[2])
+        assert events[-2]["usage"]["prompt_tokens_details"]["cached_tokens"] == 12
+
+
+@promise
+def the_engine_puts_the_newest_back_when_no_block_is_free():
+    with Fake("--engine", "step_ms=0.5,block=4,blocks=10,prefill_tps=1e6") as fake:
+        bodies = [chat(f"{i:016}", max_tokens=28) for i in range(3)]  # 8 blocks each, at their end
+        bodies = [body.replace(b'"max_tokens": 28', b'"x": "[[fake tokens=28]]"')
+                  for body in bodies]
+        answers = several(fake, bodies)
+        words = "".join(f"w{i} " for i in range(28))
+        assert [answer["choices"][0]["message"]["content"] for answer in answers] == [words] * 3
+        counters = fake.counters()
+        assert counters["preemptions"] > 0 and counters["complete"] == 3
+        assert counters["used_blocks"] == counters["waiting"] == 0
+        preempted = 'vllm:num_preemptions_total{engine="0",model_name="fake"}'
+        assert metrics_of(fake)[preempted] == counters["preemptions"]
+        status, answer = post(fake, "/v1/chat/completions", max_tokens=1,
+                              messages=[{"role": "user", "content": "x" * 200}])
+        assert status == 400 and "maximum context length" in answer["error"]["message"]
+
+
 def main():
     failed = 0
     for check in PROMISES:

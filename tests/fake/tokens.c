@@ -2,7 +2,7 @@
 /* tests/fake/tokens.c: tokenize, detokenize, count_tokens.
  *
  * For:       whole answers; what was tokenized comes back whole from detokenize.
- * Called by: service.c.
+ * Called by: service.c, pace.c.
  * Knows not: sockets, streams.
  *
  * The id of a token is its four bytes of JSON text as a little-endian number. Ids that make no text
@@ -39,6 +39,13 @@ static void gather(struct text value)
     }
 }
 
+struct text tokens_gather(struct text value)
+{
+    text.count = 0;
+    gather(value);
+    return (struct text){text.bytes, text.count};
+}
+
 static uint64_t add_ids(struct buffer *out)
 {
     uint64_t count = 0;
@@ -58,8 +65,7 @@ static uint64_t add_ids(struct buffer *out)
 
 static void add_tokenized(struct buffer *out, const struct ask *ask)
 {
-    text.count = 0;
-    gather(ask->prompt.bytes > 0 ? ask->prompt : ask->messages);
+    tokens_gather(ask->prompt.bytes > 0 ? ask->prompt : ask->messages);
     buffer_add_literal(out, "{\"tokens\":");
     uint64_t count = add_ids(out);
     if (dialect.kind != KIND_LLAMACPP) {

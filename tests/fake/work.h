@@ -11,6 +11,7 @@
 
 #include "tests/fake/ask.h"
 #include "tests/fake/directive.h"
+#include "tests/fake/engine.h"
 
 /* In the order in which a stream passes them. An answer is a row of items (reasoning, then a
  * message or a call); OPEN to CLOSE come again for each. What an API has no event for is skipped.
@@ -70,13 +71,16 @@ struct work {
     char id[200];                   /* id of the answer */
     char request_id[160];           /* x-request-id as received, "-" when absent */
     char tool[TOOL_NAME_BYTES * 2]; /* raw JSON text */
-    struct buffer prefix; /* how each event begins; its memory is kept for the next request */
-    size_t prefix_bytes;  /* so much of it is for all events; then the frame of ordinary ones: */
-    size_t frame_opens;   /* up to here what stands before the content */
-    size_t frame_closes;  /* up to here what stands behind it; 0: no ordinary events */
-    bool frame_counts;    /* running usage follows the frame */
-    struct buffer script; /* likewise kept */
-    z_stream *deflate;    /* streams with gzip=1 only; owned */
+    struct buffer prefix;  /* how each event begins; its memory is kept for the next request */
+    size_t prefix_bytes;   /* so much of it is for all events; then the frame of ordinary ones: */
+    size_t frame_opens;    /* up to here what stands before the content */
+    size_t frame_closes;   /* up to here what stands behind it; 0: no ordinary events */
+    bool frame_counts;     /* running usage follows the frame */
+    struct buffer script;  /* likewise kept */
+    struct engine_job job; /* of pace.c: the sequence in the timing model */
+    bool paced;            /* it is there */
+    bool cache_noted;
+    z_stream *deflate; /* streams with gzip=1 only; owned */
 };
 
 /* The usage that is reported, whatever is true. */
