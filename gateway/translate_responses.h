@@ -124,8 +124,7 @@ struct answering {
     struct counts counts;
     struct item *items;
     size_t item_count, item_room, added;
-    size_t
-        open; /* place of the reasoning or message that more text joins; ITEM_NONE: there is none */
+    size_t open; /* place of the reasoning or message that more text joins, or ITEM_NONE */
     size_t kept, kept_most; /* bytes of all texts, and their bound */
     enum err err;           /* of what is kept; sticks */
 };
