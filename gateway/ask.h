@@ -47,6 +47,8 @@ struct ask {
                                 * query that is paired with each document counts in each pair */
     int64_t messages;          /* how many, instructions and items of input included */
     uint32_t refused;          /* enum refused_field bits that are present and not null */
+    struct span refused_name;  /* static: the member that set the newest of them; {NULL, 0}: none,
+                                * or it lies deeper */
 
     bool multipart;      /* the body is a form: model_place is a text, not a JSON string */
     bool stream_options; /* the endpoint has them: streams say their usage when asked to */

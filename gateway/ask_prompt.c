@@ -80,7 +80,8 @@ static bool is_remote(struct span raw)
     return raw.size > 0 && has_colon(raw);
 }
 
-/* Looks through a media value for addresses. Names of files and cache ids are none. */
+/* Looks through a media value for addresses. Names of files and cache ids are none; the id of a
+ * file that the server holds is one, since all tenants share its account. */
 static void judge_media(struct ask_reader *reader, struct span value)
 {
     struct span key = {NULL, 0};
@@ -90,7 +91,7 @@ static void judge_media(struct ask_reader *reader, struct span value)
     reader->ask.images = true;
     while (next_string(&value, &raw, &is_key)) {
         if (!is_key && !span_equal(key, SPAN("filename")) && !span_equal(key, SPAN("uuid")) &&
-            is_remote(raw))
+            (is_remote(raw) || (raw.size > 0 && span_equal(key, SPAN("file_id")))))
             reader->ask.refused |= REFUSED_REMOTE_MEDIA;
         key = is_key ? raw : (struct span){NULL, 0};
     }

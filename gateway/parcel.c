@@ -14,6 +14,7 @@
 #include "gateway/translate.h"
 
 #define PIECES_MAX (2 * ASK_SPLICES_MAX + 2)
+#define DEPTH_ADDED 8 /* levels that a translation may add */
 
 /* What is being laid out. */
 struct packing {
@@ -122,25 +123,32 @@ static enum err lay_out(struct parcel *parcel, const struct packing *packing)
     return OK;
 }
 
-/* The body as one of chat completions, in parcel->written; *out_ask says what lies where in it. */
+/* The body as one of chat completions, in parcel->written; *out_ask says what lies where in it. A
+ * schema lies a level or two deeper there, so the second reading is less strict about depth. What
+ * the tenant may not send is not sent in another form either. */
 static enum err translate(struct parcel *parcel, struct exchange *x, struct ask *out_ask,
                           struct ask_problem *out_problem)
 {
-    const struct ask_limits limits = {(uint32_t)x->config->limits_json_depth, x->config->limits_n};
+    const uint32_t depth = (uint32_t)x->config->limits_json_depth;
+    const struct ask_limits limits = {depth < SCAN_DEPTH_MAX - DEPTH_ADDED ? depth + DEPTH_ADDED
+                                                                           : SCAN_DEPTH_MAX,
+                                      x->config->limits_n};
     struct writer writer = writer_new((size_t)x->config->limits_body_bytes);
-    enum err err = translate_ask(x->endpoint, (struct span){x->body.data, x->body.size},
-                                 limits.json_depth, &writer, out_problem);
+    enum err err = translate_ask(x->endpoint, (struct span){x->body.data, x->body.size}, depth,
+                                 &writer, out_problem);
     if (err == OK)
         err = writer.err;
     body_free(&parcel->written);
     if (err == OK)
         err = body_adopt(&parcel->written, x->config, &writer.text);
-    else
-        buffer_free(&writer.text);
-    return err != OK
-               ? err
-               : ask_read(ENDPOINT_CHAT, (struct span){parcel->written.data, parcel->written.size},
-                          &limits, &x->arena, out_ask, out_problem);
+    buffer_free(&writer.text);
+    if (err != OK)
+        return err;
+    err = ask_read(ENDPOINT_CHAT, (struct span){parcel->written.data, parcel->written.size},
+                   &limits, &x->arena, out_ask, out_problem);
+    if (err == OK && (out_ask->refused & ~x->key->tenant->allow))
+        err = ERR_FIELD_REFUSED;
+    return err;
 }
 
 enum err parcel_pack(struct parcel *parcel, struct exchange *x, const struct config_model *model,

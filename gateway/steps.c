@@ -134,12 +134,17 @@ static enum verdict refuse_body(struct exchange *x, enum err err, const struct a
     return fail(x, err, message, problem->param);
 }
 
-static const char *refused_name(uint32_t refused)
+static const char *refused_name(const struct ask *ask, uint32_t refused)
 {
     static const char *const names[] = {"priority",      "kv_transfer_params", "ec_transfer_params",
                                         "request_id",    "session_id",         "vllm_xargs",
                                         "prompt_embeds", "chat_template",      "messages"};
-    return names[__builtin_ctz(refused)];
+    /* Other servers spell some of these otherwise: when one alone is refused, its own name is
+     * known.
+     */
+    return refused == ask->refused && (refused & (refused - 1)) == 0 && ask->refused_name.data
+               ? ask->refused_name.data
+               : names[__builtin_ctz(refused)];
 }
 
 /* The whole body, as the form of its endpoint is read. */
@@ -172,9 +177,9 @@ enum verdict step_read_ask(struct exchange *x)
         metric_add(METRIC_requests_refused_total, 1);
         return fail(x, ERR_FIELD_REFUSED,
                     refused & REFUSED_REMOTE_MEDIA
-                        ? "remote URLs in media parts are not open to this tenant"
+                        ? "remote URLs and stored files in media parts are not open to this tenant"
                         : NULL,
-                    refused_name(refused));
+                    refused_name(&x->ask, refused));
     }
     /* What outlives the body. */
     if (x->ask.model.size) {

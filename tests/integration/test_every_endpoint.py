@@ -33,7 +33,7 @@ ENDPOINTS = {
                  ("vllm", "sglang", "llamacpp"), False),
     "detokenize": ("/detokenize", {"tokens": [1, 2, 3]}, ("vllm", "sglang", "llamacpp"), False),
     "pooling": ("/pooling", {"input": "hello"}, ("vllm",), True),
-    "classify": ("/classify", {"input": "hello"}, ("vllm", "sglang"), True),
+    "classify": ("/classify", {"input": "hello"}, ("vllm",), True),
 }
 TRANSLATED = {("messages", "tgi"), ("messages", "openai"), ("responses", "tgi")}
 

@@ -417,6 +417,31 @@ static void fields_that_need_leave_are_marked_on_every_endpoint(void **state)
     }
 }
 
+static void what_another_server_calls_otherwise_needs_the_same_leave(void **state)
+{
+    static const struct {
+        const char *member;
+        uint32_t refused;
+    } cases[] = {
+        {"rid", REFUSED_REQUEST_ID},
+        {"extra_key", REFUSED_VLLM_XARGS},
+        {"session_params", REFUSED_SESSION_ID},
+        {"bootstrap_host", REFUSED_KV_TRANSFER_PARAMS},
+        {"bootstrap_room", REFUSED_KV_TRANSFER_PARAMS},
+        {"data_parallel_rank", REFUSED_KV_TRANSFER_PARAMS},
+        {"custom_logit_processor", REFUSED_VLLM_XARGS},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[128];
+
+        snprintf(body, sizeof(body), "{\"prompt\":\"a\",\"%s\":\"x\"}", cases[i].member);
+        const struct ask *ask = sound(*state, ENDPOINT_COMPLETIONS, body);
+        assert_int_equal(ask->refused, cases[i].refused);
+        assert_true(span_equal(ask->refused_name, span_of(cases[i].member)));
+    }
+}
+
 static void what_is_missing_is_named(void **state)
 {
     static const char *const params[ALL_COUNT] = {
@@ -575,6 +600,7 @@ int main(void)
         TEST(pairs_are_counted_as_often_as_they_are_read),
         TEST(inputs_of_the_small_endpoints_are_read),
         TEST(fields_that_need_leave_are_marked_on_every_endpoint),
+        TEST(what_another_server_calls_otherwise_needs_the_same_leave),
         TEST(what_is_missing_is_named),
         TEST(values_that_cannot_be_used_are_refused),
         TEST(the_model_is_named_on_every_endpoint_and_nothing_else_changes),
