@@ -98,7 +98,8 @@ async def errors_come_in_their_class(client, target):
     impatient = client.with_options(max_retries=0)
     stranger = client.with_options(api_key=checks.WRONG_KEY)
     # TGI says 422 of what others say 400 of, and it passes as it came.
-    refused = (anthropic.BadRequestError, anthropic.UnprocessableEntityError)
+    refused = (anthropic.UnprocessableEntityError if target.translated == "tgi" else
+               anthropic.BadRequestError)
     for error, kind, told in (
             (await failing("tokens=1", stranger), anthropic.AuthenticationError,
              "authentication_error"),

@@ -13,7 +13,7 @@ import { Agent } from 'undici';
 
 /** What run.py says: client, root, key, protocol, model, endpoints, direct, translated. */
 export const target = {
-  model: 'small', endpoints: [], direct: false, translated: false, ...JSON.parse(process.argv[2]),
+  model: 'small', endpoints: [], direct: false, translated: '', ...JSON.parse(process.argv[2]),
 };
 export const baseURL = `${target.root}/v1`;
 

@@ -32,13 +32,13 @@ class Target:
 
     base, root: the address with /v1 and without
     protocol:   h1 or h2, which the client must speak
-    model:      the model to ask; translated: its server has not the endpoint itself
+    model:      the model to ask; translated: the kind of its server, which lacks the endpoint
     endpoints:  the endpoints to check; all when empty
     direct:     no gateway there: what only a gateway does is not asked for
     """
 
     def __init__(self, client, root, key, protocol, model="small", endpoints=(), direct=False,
-                 translated=False, ca=None):
+                 translated="", ca=None):
         self.client, self.root, self.base = client, root, root + "/v1"
         self.key, self.protocol, self.model = key, protocol, model
         self.endpoints, self.direct, self.translated, self.ca = endpoints, direct, translated, ca

@@ -165,6 +165,13 @@ async def a_completion_is_served(caller, target):
     assert answer.choices[0].text and answer.usage.completion_tokens == 4
 
 
+@check("completions", "stream")
+async def a_completion_is_streamed(caller, target):
+    stream = await caller.call(litellm.atext_completion, "text-completion-openai",
+                               prompt=said("tokens=4"), max_tokens=8, stream=True)
+    assert "".join([chunk.choices[0].text or "" async for chunk in stream])
+
+
 @check("embeddings")
 async def embeddings_come_as_numbers(caller, target):
     for coding in ("float", "base64"):

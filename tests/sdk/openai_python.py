@@ -312,7 +312,7 @@ async def state_is_refused_with_a_bad_request_error(client, target):
     await rejection(
         lambda: client.responses.create(
             model=target.model, input=said("fail=400"), store=False),
-        openai.UnprocessableEntityError if target.translated else openai.BadRequestError)
+        openai.UnprocessableEntityError if target.translated == "tgi" else openai.BadRequestError)
     if not target.direct:
         await rejection(lambda: client.responses.create(
             model=target.model, input="x", previous_response_id="resp_1"), openai.BadRequestError)

@@ -55,11 +55,11 @@ CLIENTS = (
     ("h2load", "h2load.py", BOTH, ()),
     ("h2load (h1 with TLS, h2 without)", "h2load.py", BOTH, ()),
 )
-# Models whose servers lack an endpoint: for which clients they are run again, and with what.
+# Models whose servers lack an endpoint: model, kind of its server, endpoint, clients to run again.
 TRANSLATED = (
-    ("compat", ("messages",), ("Anthropic Node", "Anthropic Python", "LangChain Anthropic")),
-    ("tgi-model", ("responses",), ("OpenAI Node", "OpenAI Python")),
-    ("tgi-model", ("messages",), ("Anthropic Python async",)),
+    ("compat", "openai", "messages", ("Anthropic Node", "Anthropic Python", "LangChain Anthropic")),
+    ("tgi-model", "tgi", "messages", ("Anthropic Python async",)),
+    ("tgi-model", "tgi", "responses", ("OpenAI Node", "OpenAI Python")),
 )
 
 
@@ -157,10 +157,10 @@ def jobs(wanted, direct):
             if direct and (protocol == "h2" or SWAPPED in client):
                 continue
             found.append((client, script, protocol, {}))
-            for model, endpoints, clients in TRANSLATED:
+            for model, kind, endpoint, clients in TRANSLATED:
                 if client in clients and not direct:
                     found.append((client, script, protocol, {
-                        "model": model, "endpoints": endpoints, "translated": True}))
+                        "model": model, "endpoints": [endpoint], "translated": kind}))
     return found
 
 

@@ -23,9 +23,10 @@ INTRODUCTION = """\
 Clients as their makers publish them, pinned, against the gateway with simulated model servers
 behind it. This section is written by `tests/sdk/run.py --write-doc`; `make test` runs all of it and
 fails when a cell is not what stands here. `yes`: every check of that cell passed; `-`: the client
-does not offer it. h1 is HTTP/1.1 without TLS, h2 is HTTP/2 by ALPN over TLS; what is different
-stands in the client's name. *Translated*: the model's server has not the endpoint, the gateway
-speaks to its chat completions instead. Rows say which server kind that was.
+does not offer it, or no server has it in the client's form. h1 is HTTP/1.1 without TLS, h2 is
+HTTP/2 by ALPN over TLS; what is different stands in the client's name. Servers are of kind vllm;
+*translated*: the server is of the kind named, which lacks the endpoint, so the gateway speaks to
+its chat completions instead.
 """
 
 
@@ -34,8 +35,8 @@ def _unique(values):
 
 
 def _row_key(result):
-    endpoint = result["endpoint"]
-    return result["client"], endpoint + (" (translated)" if result["translated"] else "")
+    kind = result["translated"]
+    return result["client"], result["endpoint"] + (f" (translated, {kind})" if kind else "")
 
 
 def cells_of(results):
@@ -98,7 +99,7 @@ def features(results):
 def section(results, versions):
     """The whole section, heading included. versions: lines of what is pinned."""
     parts = [HEADING, INTRODUCTION.strip(), matrix(results),
-             "What was checked of each, by whichever endpoint and protocol it has:",
+             "What was checked of each client, over its endpoints and protocols (`-`: not checked):",
              features(results)]
     if KNOWN:
         parts.append("Each `no` and its reason:\n\n" + "\n".join(

@@ -66,7 +66,7 @@ function checkLanguageModel(endpoint, of) {
     assert.equal((await rejection(failing('fail=503'), APICallError)).isRetryable, true);
   });
 
-  check(endpoint, 'stream', 'text', 'text and usage of a stream', async () => {
+  check(endpoint, 'stream', 'usage', 'text and usage of a stream', async () => {
     const result = streamText({ model: of, prompt: said('tokens=6') });
     const pieces = await collect(result.textStream);
     assert.ok(pieces.join('').length > 0);
