@@ -99,7 +99,7 @@ def features(results):
 def section(results, versions):
     """The whole section, heading included. versions: lines of what is pinned."""
     parts = [HEADING, INTRODUCTION.strip(), matrix(results),
-             "What was checked of each client, over its endpoints and protocols (`-`: not checked):",
+             "What was checked of each client, over its endpoints and protocols; `-`: not checked.",
              features(results)]
     if KNOWN:
         parts.append("Each `no` and its reason:\n\n" + "\n".join(
