@@ -41,12 +41,19 @@ def use_binaries(tollgate=None, fake=None):
     TOLLGATE, FAKE = os.path.abspath(tollgate or TOLLGATE), os.path.abspath(fake or FAKE)
 
 
+HANDED_OUT = set()
+
+
 def free_ports(count):
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in sockets]
+    """Ports that were free a moment ago, all different, and never the same twice."""
+    sockets, ports = [], []
+    while len(ports) < count:
+        sockets.append(socket.socket())
+        sockets[-1].bind(("127.0.0.1", 0))
+        port = sockets[-1].getsockname()[1]
+        if port not in HANDED_OUT:
+            ports.append(port)
+            HANDED_OUT.add(port)
     for sock in sockets:
         sock.close()
     return ports
@@ -113,7 +120,8 @@ class Gateway(Process):
     """build/tollgate with one configuration, in a directory of its own."""
 
     def __init__(self, config, environment=None, directory=None):
-        """config: as DESIGN has it; listen, admin, journal and log are filled in when absent."""
+        """config: as DESIGN has it; listen, admin, journal and log are filled in when absent;
+        listen_too: further listeners."""
         self.holder = None
         self.last_words = None
         if directory is None:
@@ -145,6 +153,7 @@ class Gateway(Process):
             "meter": {"journal": str(self.journal)},
         }
         whole.update(config)
+        whole["listen"] = whole["listen"] + whole.pop("listen_too", [])
         return whole
 
     def write_config(self, config):

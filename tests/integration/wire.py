@@ -6,7 +6,8 @@ For:       tests that must know when a byte came, how a message ended and which 
 Used by:   harness.py, the test files here, ../cases/client.py.
 Knows not: the gateway's configuration, journals, what an answer means.
 
-Three clients, all on loopback and cleartext: H1 (HTTP/1.1, exact bytes), H2 (a well-behaved
+Three clients, on loopback (a port, or a Unix socket's path), in the clear or by TLS (wrap, see
+secure.py): H1 (HTTP/1.1, exact bytes), H2 (a well-behaved
 HTTP/2 client with per-stream pauses) and RawH2 (frames by hand, nothing checked).
 """
 
@@ -91,17 +92,32 @@ class Reply:
                 f"problem={self.problem} {bytes(self.body[:300])!r}>")
 
 
+def connect(port, timeout, receive_buffer=None, wrap=None):
+    """A connected socket. port: a number on loopback, or a Unix socket's path; wrap: makes a TLS
+    socket of it (secure.py)."""
+    by_path = isinstance(port, str)
+    sock = socket.socket(socket.AF_UNIX if by_path else socket.AF_INET, socket.SOCK_STREAM)
+    if receive_buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    sock.settimeout(timeout)
+    sock.connect(port if by_path else ("127.0.0.1", port))
+    if not by_path:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return wrap(sock) if wrap else sock
+
+
+def host_of(port):
+    """What Host says of such a port."""
+    return "localhost" if isinstance(port, str) else f"127.0.0.1:{port}"
+
+
 class H1:
     """One HTTP/1.1 connection. Not for two threads at once."""
 
-    def __init__(self, port, timeout=5.0, receive_buffer=None):
+    def __init__(self, port, timeout=5.0, receive_buffer=None, wrap=None):
         self.timeout = timeout
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if receive_buffer:
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.sock.settimeout(timeout)
-        self.sock.connect(("127.0.0.1", port))
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.host = host_of(port)
+        self.sock = connect(port, timeout, receive_buffer, wrap)
         self.buffer = bytearray()
         self.closed = None           # None while open, else "fin" or "reset"
 
@@ -169,9 +185,7 @@ class H1:
         on_data: called with the reply after each read; False stops reading at once
         """
         sent_at = time.monotonic()
-        self.send(request_bytes(method, path, headers, body, chunk,
-                                f"127.0.0.1:{self.sock.getpeername()[1]}"
-                                if self.closed is None else "gone"))
+        self.send(request_bytes(method, path, headers, body, chunk, self.host))
         return self.read_reply(method, timeout, on_data, sent_at)
 
     def read_reply(self, method="POST", timeout=None, on_data=None, sent_at=None):
@@ -320,13 +334,13 @@ class Stream:
 class H2:
     """A well-behaved HTTP/2 client with a reader thread. Requests may come from any thread."""
 
-    def __init__(self, port, settings=None, timeout=5.0, connection_window=1 << 24):
+    def __init__(self, port, settings=None, timeout=5.0, connection_window=1 << 24, wrap=None):
         """settings: SETTINGS codes to values; connection_window: bytes granted at once."""
         self.timeout = timeout
-        self.authority = f"127.0.0.1:{port}"
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout)
+        self.authority = host_of(port)
+        self.scheme = "https" if wrap else "http"
+        self.sock = connect(port, timeout, wrap=wrap)
         self.sock.settimeout(None)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.state = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding="latin-1"))
         codes = h2.settings.SettingCodes
@@ -351,7 +365,7 @@ class H2:
               on_data=None):
         """Send a request and return its Stream without waiting for the answer."""
         pairs = list(headers.items()) if hasattr(headers, "items") else list(headers)
-        fields = [(":method", method), (":scheme", "http"),
+        fields = [(":method", method), (":scheme", self.scheme),
                   (":authority", authority or self.authority), (":path", path)]
         fields += [(name.lower(), value) for name, value in pairs]
         if body is not None and "content-length" not in {name for name, _ in fields}:
