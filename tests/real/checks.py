@@ -319,15 +319,16 @@ class Checks:
             with self.check(f"chat with a required tool, {'stream' if stream else 'plain'}"):
                 _, body, _ = self.metered("/v1/chat/completions", dict(
                     base, tools=[TOOL], tool_choice="required", stream=stream))
+                # Noise may fill the room before a call is whole; then it is text.
                 parts = [choice["delta"] for _, data in body for choice in data["choices"]] \
                     if stream else [choice["message"] for choice in body["choices"]]
                 called = [call for part in parts for call in part.get("tool_calls") or []]
-                if self.kind == "vllm":      # llama.cpp lets this model's noise pass as text
-                    expect(called and called[0]["function"]["name"] == "look", body)
+                expect(all(call["function"].get("name") in ("look", None) for call in called), body)
 
     def native(self):
-        """The endpoints that both servers have themselves."""
-        ask = {"model": "tiny", "input": "baba didi", "max_output_tokens": 8}
+        """The endpoints that both servers have themselves. Greedy: when the first token is half a
+        character, llama.cpp leaves the first event out, and with it the usage of the input."""
+        ask = {"model": "tiny", "input": "baba didi", "max_output_tokens": 8, "temperature": 0}
         with self.check("responses plain, native"):
             _, body, row = self.metered("/v1/responses", ask, "responses")
             expect(body["object"] == "response" and "translated" not in row.get("flags", []), row)
@@ -336,7 +337,7 @@ class Checks:
             names = [data["type"] for _, data in body]
             expect(names[0] == "response.created", names)
             expect(names[-1] in ("response.completed", "response.incomplete"), names)
-        ask = {"model": "tiny", "messages": ASK, "max_tokens": 8}
+        ask = {"model": "tiny", "messages": ASK, "max_tokens": 8, "temperature": 0}
         with self.check("messages plain, native"):
             _, body, row = self.metered("/v1/messages", ask, "messages")
             expect(body["type"] == "message" and "translated" not in row.get("flags", []), row)
@@ -521,14 +522,19 @@ class Checks:
     def load_page(self):
         """What the gateway says it has scraped."""
         with self.check("/replicas shows the load that the servers say of themselves"):
-            def scraped():
-                text = self.gateway.admin("/replicas").text()
-                return text if '"running"' in text or '"kv' in text else None
-            text = harness.wait_until(scraped, 15.0, 0.5)
-            if not text:
+            def engines():
+                models = self.gateway.admin("/replicas").json()["models"]
+                found = [replica.get("engine") for model in models if model["model"] == "tiny"
+                         for replica in model["replicas"]]
+                return found if all(found) else None
+            found = harness.wait_until(engines, 15.0, 0.5)
+            if not found:
                 raise NotYet("/replicas has no scraped load: "
-                             + self.gateway.admin("/replicas").text()[:300])
-            self.tally.note(f"{self.kind}: /replicas: {' '.join(text.split())[:700]}")
+                             + self.gateway.admin("/replicas").text()[:600])
+            self.tally.note(f"{self.kind}: /replicas: {json.dumps(found)}")
+            expect(all(engine["running"] == 0 for engine in found), found)
+            for engine, server in zip(found, self.replicas):
+                expect(engine["generation_tokens"] == server.total(server.OUTPUT), found)
 
     # ---- two replicas, one killed under load ----
 

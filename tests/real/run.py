@@ -43,6 +43,7 @@ def configuration(kind, replicas, embedder):
         },
         "classes": [{"name": "default", "match": {}}],
         "tenants": harness.tenants(),
+        "health": {"check_every": "10s", "load_every": "1s"},
     }
 
 
