@@ -255,6 +255,24 @@ const struct price *config_price_at(const struct config_model *model, int64_t wa
 /* The snapshot as YAML text without secrets ("***" in their place), for /config. malloc'ed. */
 MUST_CHECK char *config_print_redacted(const struct config *config, size_t *out_size);
 
+/* What another gateway's configuration comes to here. */
+struct config_import {
+    char *yaml; /* malloc'ed, NUL-terminated, without any secret of the file; NULL: none was made */
+    size_t yaml_size;
+    struct config_problems notes; /* "file:line: key: left out: why" or "file:line: key: note: …" */
+    size_t left_out_count;        /* of the notes */
+    size_t model_count;
+    size_t replica_count;
+};
+
+/* Reads a LiteLLM proxy's configuration. With OK there is YAML, whatever was left out.
+ * Errors: ERR_BAD_VALUE (no such file, not YAML, not a map; the notes say why), ERR_NO_MEMORY. The
+ *         caller frees in any case. */
+MUST_CHECK enum err config_import_litellm(const char *path, struct config_import *out_import);
+
+/* Frees the texts. Safe twice. */
+void config_import_free(struct config_import *import);
+
 /* Prints what an option (or a section, or everything: name NULL) means, for `tollgate explain`.
  * false: no such name; the nearest one is printed. */
 bool config_explain(const char *name, bool json);
