@@ -532,9 +532,12 @@ class Checks:
                 raise NotYet("/replicas has no scraped load: "
                              + self.gateway.admin("/replicas").text()[:600])
             self.tally.note(f"{self.kind}: /replicas: {json.dumps(found)}")
-            expect(all(engine["running"] == 0 for engine in found), found)
-            for engine, server in zip(found, self.replicas):
-                expect(engine["generation_tokens"] == server.total(server.OUTPUT), found)
+
+            def agree():
+                return [engine["generation_tokens"] for engine in engines()] == [
+                    server.total(server.OUTPUT) for server in self.replicas]
+            expect(harness.wait_until(agree, 10.0, 0.5), engines())
+            expect(all(engine["running"] == 0 for engine in engines()), engines())
 
     # ---- two replicas, one killed under load ----
 
