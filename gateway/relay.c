@@ -16,8 +16,9 @@
 
 #define UNZIPPED_CEILING_BYTES (256u << 20)
 #define UNZIP_PIECE_BYTES 16384u
-#define WRITTEN_MOST 4u /* times event_bytes: one event may become several, the last repeats all   \
-                         */
+#define WRITTEN_MOST                                                                               \
+    4u /* times event_bytes: one event may become several, the last repeats all                    \
+        */
 
 /* Does the client take this coding? Absent means: only as it is. */
 static bool client_takes(const struct exchange *x, struct span coding)
@@ -72,6 +73,7 @@ enum err relay_begin(struct attempt *attempt)
     tap_init(&attempt->tap, shape_of(attempt));
     tally_init(&attempt->tally);
     attempt->tally.whole_body = !attempt->events;
+    attempt->tally.per_choice = !kind_row(attempt->model->kind)->whole;
     const enum err err = rewrite_begin(attempt);
     if (err != OK)
         return err;
@@ -210,11 +212,14 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
         return pass_translated(attempt, data, hint);
     if (tap->has_error)
         return pass_error(attempt, event, data, hint);
-    if (tap->has_usage && tap->usage_end) {
+    if (tap->has_usage && ask->stream_options) {
+        /* Its closing usage has an event of its own or, from llama.cpp, rides on the last one. */
         const bool closing = tap->has_choices && tap->choices == 0;
-        if (closing && !ask->include_usage)
+        const bool wanted = closing || tap->finished ? ask->include_usage || ask->continuous_usage
+                                                     : ask->continuous_usage;
+        if (closing && !wanted)
             return OK;
-        if (!closing && !ask->continuous_usage)
+        if (!wanted)
             return pass_without_usage(attempt, event, data, hint);
     }
     return pass(attempt, event, hint);
@@ -420,6 +425,13 @@ static enum err pass_kept(struct attempt *attempt)
     return pass_written(attempt, err, &out, out.text.size);
 }
 
+/* Is a stream of this endpoint whole only when an event has said so? Streams of transcriptions end
+ * as their framing does. */
+static bool must_say_end(const struct attempt *attempt)
+{
+    return attempt->exchange->ask.stream_options || shape_of(attempt) != TAP_CHAT;
+}
+
 enum err relay_end(struct attempt *attempt)
 {
     if (!attempt->events) {
@@ -427,8 +439,8 @@ enum err relay_end(struct attempt *attempt)
         attempt->tap.text_bytes = 0;
         return attempt->rewrite == REWRITE_NOTHING ? OK : pass_kept(attempt);
     }
-    if (attempt->pending_size ||
-        !(attempt->done_seen || attempt->finish_seen || attempt->error_seen))
+    const bool said = attempt->done_seen || attempt->finish_seen || attempt->error_seen;
+    if (attempt->pending_size || (must_say_end(attempt) && !said))
         return ERR_REPLICA_GONE;
     return attempt->rewrite == REWRITE_EVENTS && !attempt->done_seen
                ? pass_translated_end(attempt, 0)
@@ -437,7 +449,7 @@ enum err relay_end(struct attempt *attempt)
 
 void relay_error_event(struct attempt *attempt, enum err err)
 {
-    struct chunk *chunk = reply_error_event(attempt->exchange, err);
+    struct chunk *chunk = reply_error_event(attempt->exchange, err, attempt->tap.sequence + 1);
     relay_flush(attempt);
     if (chunk) {
         chunk->ours = true;

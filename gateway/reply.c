@@ -352,12 +352,13 @@ void reply_method_error(struct exchange *x, struct span allowed)
     answer_error(x, ERR_NO_METHOD, NULL, NULL, allowed);
 }
 
-struct chunk *reply_error_event(struct exchange *x, enum err err)
+struct chunk *reply_error_event(struct exchange *x, enum err err, int64_t sequence)
 {
     const struct err_row *row = err_row(err);
-    const struct fault fault = fault_of(row, NULL, NULL);
+    struct fault fault = fault_of(row, NULL, NULL);
     struct writer writer = writer_new(ERROR_BYTES_MAX);
 
+    fault.sequence = sequence;
     fault_write_event(&fault, x->endpoint, &writer);
     struct chunk *chunk = written_chunk(&writer);
     if (chunk == NULL)

@@ -32,8 +32,8 @@ void reply_error(struct exchange *x, enum err err, const char *message, const ch
 void reply_method_error(struct exchange *x, struct span allowed);
 
 /* The chunk of an SSE error event in the API's shape ("data: {"error":{…}}\n\n"), framed; NULL
- * without memory. */
-struct chunk *reply_error_event(struct exchange *x, enum err err);
+ * without memory. sequence: the number that it bears in a stream of responses, 0: not known. */
+struct chunk *reply_error_event(struct exchange *x, enum err err, int64_t sequence);
 
 /* A whole answer with a body of ours (copied). */
 void reply_body(struct exchange *x, int status, struct span content_type, struct span body);

@@ -57,7 +57,7 @@ static enum verdict fail(struct exchange *x, enum err err, const char *message, 
         reply_error(x, err, message, param);
         return ANSWER;
     }
-    struct chunk *event = reply_error_event(x, err);
+    struct chunk *event = reply_error_event(x, err, 0);
     if (x->cause == OK)
         x->cause = err;
     x->rider.ended = x->rider.broken = true;
@@ -642,9 +642,9 @@ static enum outcome final_outcome(const struct exchange *x)
  */
 static bool counts_whole(const struct exchange *x)
 {
-    const bool several = x->ask.n * x->ask.prompts > 1 &&
-                         (x->endpoint == ENDPOINT_CHAT || x->endpoint == ENDPOINT_COMPLETIONS);
-    return !several || kind_row(x->model->kind)->whole;
+    const bool several = x->ask.n * x->ask.prompts > 1 && x->ask.stream_options;
+    const bool summed = x->ask.stream && x->ask.prompts == 1; /* its stream counts each by itself */
+    return !several || summed || kind_row(x->model->kind)->whole;
 }
 
 /* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain

@@ -264,3 +264,40 @@ class EveryEndpoint(GatewayTest):
     def test_the_health_paths_of_litellm_answer(self):
         for path in ("/health/liveliness", "/health/liveness", "/health/readiness"):
             self.assertEqual(harness.get(self.gateway.port, path).status, 200, path)
+
+    # ---- what real servers do otherwise ----
+
+    def test_a_server_that_counts_each_choice_is_billed_all_of_them(self):
+        conn = self.h1()
+        for kind in KINDS:
+            for stream in (False, True):
+                with self.subTest(f"{kind} {stream}"):
+                    body = self.body({"messages": MESSAGES, "n": 3, "stream": stream}, kind)
+                    reply, row = self.ask_row(conn, body)
+                    self.assertEqual(reply.status, 200, reply)
+                    served = self.fakes[kind].served_as(row["exchange_id"])
+                    if kind != "llamacpp" or stream:
+                        self.assertEqual(row["output"], served["generated"], row)
+                    else:
+                        self.assertEqual(row["source"], "estimated")
+
+    def test_closing_usage_that_rides_on_the_last_event_stays_when_it_was_asked_for(self):
+        conn = self.h1()
+        for asked in (True, False):
+            options = {"stream_options": {"include_usage": True}} if asked else {}
+            body = self.body({"prompt": "hello", "stream": True}, "llamacpp", **options)
+            reply, row = self.ask_row(conn, body, path="/v1/completions")
+            usage = harness.Sse(reply.body).usage()
+            self.assertEqual(usage is not None, asked, reply)
+            self.assertEqual(row["source"], "reported")
+
+    def test_a_stream_of_a_transcription_is_whole_as_its_framing_says(self):
+        conn = self.h1()
+        for kind in ("vllm", "openai"):
+            body = form([("file", ("a.wav", b"x" * 999)), ("model", kind), ("stream", "true"),
+                         ("prompt", "[[fake usage_tokens=1]]")])
+            headers = {"authorization": f"Bearer {KEY}",
+                       "content-type": "multipart/form-data; boundary=edge-of-part"}
+            reply = conn.request("POST", "/v1/audio/transcriptions", headers, body)
+            self.assertTrue(reply.complete and reply.status == 200, reply)
+            self.assertNotIn(b"replica_gone", bytes(reply.body))

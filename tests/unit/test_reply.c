@@ -197,7 +197,7 @@ static void reply_to_head_has_no_body(void **state)
 static void reply_error_event_is_an_event_of_ours(void **state)
 {
     (void)state;
-    struct chunk *chunk = reply_error_event(&x, ERR_REPLICA_GONE);
+    struct chunk *chunk = reply_error_event(&x, ERR_REPLICA_GONE, 0);
 
     assert_non_null(chunk);
     const struct span text = {chunk_data(chunk), chunk->size};
