@@ -6,9 +6,9 @@
  * Called by: link.c, server.c.
  * Knows not: who connects, ports, protocols.
  *
- * A name: asked → known or failed → (after a while, when wanted again) asked. A look-up that fails
- * for the moment leaves the addresses that were known: a name server that is away does not take
- * model servers away. */
+ * A name: asked → known or failed → (after a while, when wanted again) asked. What was known not
+ * long ago is used while it is asked for anew, and a look-up that fails for the moment leaves it: a
+ * name server that is slow or away takes no model server away. */
 #include "gateway/names.h"
 
 #include <event2/dns.h>
@@ -24,13 +24,20 @@
 #define NAMES_MAX 256u
 #define KNOWN_NS (5 * NS_PER_S)
 #define FAILED_NS (1 * NS_PER_S)
+#define STALE_NS                                                                                   \
+    (60 * NS_PER_S)            /* since it was last confirmed: still used while asked for anew     \
+                                */
+#define PATIENCE_SECONDS "0.4" /* with a question by UDP: connecting has a second in all */
+#define QUESTIONS "3"
 #define AAAA_LATE_SECONDS "0.3" /* how long an answer waits for that of the other family */
 
 struct name {
     struct name *next;
     struct names *names;
     bool asked;        /* a look-up is under way */
+    bool unheard;      /* the last one failed for the moment */
     uint64_t until_ns; /* known or failed until then */
+    uint64_t known_ns; /* when the addresses were last confirmed */
     uint32_t turn;     /* where the next asker begins */
     struct name_wait *waits;
     struct name_answer answer;
@@ -75,6 +82,8 @@ static struct names *make_names(const struct config *config)
         return NULL;
     }
     (void)evdns_base_set_option(names->dns, "getaddrinfo-allow-skew:", AAAA_LATE_SECONDS);
+    (void)evdns_base_set_option(names->dns, "timeout:", PATIENCE_SECONDS);
+    (void)evdns_base_set_option(names->dns, "attempts:", QUESTIONS);
     return names;
 }
 
@@ -116,7 +125,10 @@ static void resolved(int error, struct evutil_addrinfo *said, void *argument)
     struct name *name = argument;
     const bool for_the_moment = error != EVUTIL_EAI_NONAME && error != EVUTIL_EAI_NODATA;
     name->asked = false;
+    name->unheard = error && for_the_moment;
     name->names->pending--;
+    if (said)
+        name->known_ns = name->names->now_ns;
     if (said)
         keep_addresses(&name->answer, said);
     else if (!for_the_moment)
@@ -191,12 +203,11 @@ enum err names_ask(struct names **names, const struct config *config, struct spa
     if (wait->next)
         wait->next->link = &wait->next;
     name->waits = wait;
-    if (name->asked)
-        return OK;
-    if (now_ns < name->until_ns)
-        tell(name);
-    else
+    const bool usable = name->answer.count && (name->unheard || now_ns - name->known_ns < STALE_NS);
+    if (now_ns >= name->until_ns && !name->asked)
         look_up(name);
+    if (now_ns < name->until_ns || usable)
+        tell(name);
     return OK;
 }
 
