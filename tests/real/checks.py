@@ -91,7 +91,8 @@ def events(reply):
             elif line.startswith("data:"):
                 data.append(line[5:].removeprefix(" "))
         parsed = json.loads("\n".join(data)) if data and data != ["[DONE]"] else None
-        if parsed is not None:       # llama.cpp sends "data: null" first when it has several prompts
+        # llama.cpp sends "data: null" first when it has several prompts.
+        if parsed is not None:
             found.append((name, parsed))
     return found
 
@@ -105,7 +106,8 @@ def usage_of(api, body, streamed):
         found.update({key: value for key, value in (usage or {}).items() if value is not None})
     if api == "messages":
         parts = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        return (sum(found.get(part, 0) for part in parts), found["output_tokens"]) if found else None
+        whole_input = sum(found.get(part, 0) for part in parts)
+        return (whole_input, found["output_tokens"]) if found else None
     if api == "responses":
         return (found["input_tokens"], found["output_tokens"]) if found else None
     return (found["prompt_tokens"], found.get("completion_tokens", 0)) if found else None
