@@ -3,7 +3,7 @@
  *
  * For:       registered once with the worker's epoll (edge-triggered, read and write), written
  *            before it is waited for.
- * Called by: conn.c, h2.c, link.c, replica.c; server.c (listeners, its mailbox, edges); tls.c, which
+ * Called by: conn.c, h2.c, link.c, replica.c, scrape.c, listener.c, server.c (edges); tls.c, which
  *            stands between the two halves of this file when a session is hung on the socket.
  * Knows not: what the bytes mean.
  * Thread:    the worker whose epoll it is registered with.
