@@ -18,4 +18,9 @@ int cmd_explain(int argc, char **argv);
 /* tollgate keys new [--id ID] [--json]: a new key, shown once, and its entry for the file. */
 int cmd_keys(int argc, char **argv);
 
+/* tollgate import litellm FILE [--output FILE] [--json]: a LiteLLM proxy's configuration as ours.
+ * What was not taken over is listed on standard error. 1: something was left out, 2: nothing was
+ * written. */
+int cmd_import(int argc, char **argv);
+
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/main.c: arguments to a command.
  *
- * For:       tollgate serve | check | explain | keys. Exit 0 good, 1 the answer is no, 2 used
- *            wrongly.
+ * For:       tollgate serve | check | explain | keys | import. Exit 0 good, 1 the answer is no, 2
+ *            used wrongly.
  * Called by: the shell.
  * Knows not: what a command does. */
 #include <stdio.h>
@@ -53,6 +53,8 @@ static const struct command commands[] = {
     {"explain", cmd_explain,
      "[KEY] [--json]         what an option means, its default and its range"},
     {"keys", cmd_keys, "new [--id ID]            make an API key and its configuration entry"},
+    {"import", cmd_import,
+     "litellm FILE             turn a LiteLLM configuration into one of ours"},
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd_import.c: tollgate import litellm FILE [--output FILE] [--json].
+ *
+ * For:       operators who come from another gateway: its file as ours, and what is not in it.
+ * Called by: main.c.
+ * Knows not: what the other gateway's keys mean (config.h does). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config/base/log.h"
+#include "config/config.h"
+#include "gateway/cmd.h"
+
+struct arguments {
+    const char *path;
+    const char *output; /* NULL: standard output */
+    bool json;
+};
+
+static bool read_arguments(int argc, char **argv, struct arguments *out)
+{
+    *out = (struct arguments){0};
+    if (argc < 3 || strcmp(argv[1], "litellm") != 0)
+        return false;
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            out->json = true;
+        else if (strcmp(argv[i], "--output") == 0 && i + 1 < argc && out->output == NULL)
+            out->output = argv[++i];
+        else if (argv[i][0] != '-' && out->path == NULL)
+            out->path = argv[i];
+        else
+            return false;
+    }
+    return out->path != NULL;
+}
+
+/* {"ok":true,"models":2,"replicas":3,"left_out":1,"notes":["file:3: key: …"]} on one line. */
+static void print_json(bool ok, const struct config_import *import)
+{
+    const char *line = import->notes.text;
+
+    (void)fprintf(stderr, "{\"ok\":%s,\"models\":%zu,\"replicas\":%zu,\"left_out\":%zu,\"notes\":[",
+                  ok ? "true" : "false", import->model_count, import->replica_count,
+                  import->left_out_count);
+    for (size_t i = 0; i < import->notes.count; i++) {
+        const char *end = strchr(line, '\n');
+        char escaped[8192];
+        const size_t size =
+            log_escape((struct span){line, (size_t)(end - line)}, escaped, sizeof(escaped));
+
+        (void)fprintf(stderr, "%s\"%.*s\"", i > 0 ? "," : "", (int)size, escaped);
+        line = end + 1;
+    }
+    (void)fprintf(stderr, "]}\n");
+}
+
+static void print_text(bool ok, const char *path, const struct config_import *import)
+{
+    if (import->notes.text != NULL)
+        (void)fputs(import->notes.text, stderr);
+    if (ok)
+        (void)fprintf(stderr,
+                      "%s: %zu models with %zu replicas taken over, %zu left out, %zu notes\n",
+                      path, import->model_count, import->replica_count, import->left_out_count,
+                      import->notes.count - import->left_out_count);
+}
+
+/* To standard output, or into a file that is not there yet. */
+static bool write_yaml(const char *output, const struct config_import *import)
+{
+    FILE *out = stdout;
+    bool good;
+
+    if (output != NULL) {
+        const int fd = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+        out = fd < 0 ? NULL : fdopen(fd, "w");
+        if (out == NULL) {
+            (void)fprintf(stderr, "%s: cannot be written: %s\n", output, strerror(errno));
+            if (fd >= 0)
+                (void)close(fd);
+            return false;
+        }
+    }
+    good = fwrite(import->yaml, 1, import->yaml_size, out) == import->yaml_size;
+    good = (out == stdout ? fflush(out) : fclose(out)) == 0 && good;
+    if (!good)
+        (void)fprintf(stderr, "%s: cannot be written\n",
+                      output == NULL ? "standard output" : output);
+    return good;
+}
+
+int cmd_import(int argc, char **argv)
+{
+    struct config_import import;
+    struct arguments arguments;
+    bool ok;
+    int status = 2;
+
+    if (!read_arguments(argc, argv, &arguments)) {
+        (void)fprintf(stderr, "usage: tollgate import litellm FILE [--output FILE] [--json]\n");
+        return 2;
+    }
+    ok = config_import_litellm(arguments.path, &import) == OK;
+    if (!ok || write_yaml(arguments.output, &import)) {
+        if (arguments.json)
+            print_json(ok, &import);
+        else
+            print_text(ok, arguments.path, &import);
+        if (ok)
+            status = import.left_out_count == 0 ? 0 : 1;
+    }
+    config_import_free(&import);
+    return status;
+}
