@@ -6,7 +6,8 @@ For:       `tests/sdk/run.py [--tollgate PATH] [--fake PATH] [NAME PART...]`: in
            clients once, starts gateways before simulated model servers, runs each client's script
            by each protocol that it speaks and prints the table client x endpoint x plain/stream x
            h1/h2. Without name parts the table must be the one in docs/compatibility.md, which
-           --write-doc writes. --direct points the same scripts at a model server itself.
+           --write-doc writes, and the same scripts must pass before a model server itself, too;
+           --direct does that alone.
 Used by:   make test.
 Knows not: what is checked.
 """
@@ -233,6 +234,15 @@ def check_document(section, write):
     return None
 
 
+def print_failures(results, where=""):
+    """Says what failed without a known reason; these results."""
+    bad = table.unexpected(results)
+    for result in bad:
+        print(f"FAIL {where}{result['client']}, {result['endpoint']} {result['form']}, "
+              f"{result['protocol']}: {result['check']}\n{result['trouble']}")
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tollgate", help="the gateway to test (default: build/tollgate)")
@@ -248,10 +258,7 @@ def main():
         print(f"FAIL {error}\n0 passed, 1 failed")
         return 1
     results, troubles = run_all(jobs(options.parts, options.direct), python, options.direct)
-    bad = table.unexpected(results)
-    for result in bad:
-        print(f"FAIL {result['client']}, {result['endpoint']} {result['form']}, "
-              f"{result['protocol']}: {result['check']}\n{result['trouble']}")
+    bad = print_failures(results)
     troubles += [f"{', '.join(key)}: works, table.py says that it does not"
                  for key in table.out_of_date(results)]
     print(table.matrix(results), table.features(results), sep="\n\n")
@@ -261,6 +268,10 @@ def main():
                                options.write_doc and not bad and not troubles)
         troubles += [wrong] if wrong else []
         passed += not wrong
+        # What the gateway is compared with: the same scripts against the model server itself.
+        plain, more = run_all(jobs([], True), python, True)
+        worse = print_failures(plain, "without the gateway: ")
+        bad, troubles, passed = bad + worse, troubles + more, passed + len(plain) - len(worse)
     for trouble in troubles:
         print(f"FAIL {trouble}")
     print(f"{passed} passed, {len(bad) + len(troubles)} failed")
