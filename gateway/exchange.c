@@ -349,6 +349,7 @@ void exchange_delivering(struct exchange *x, const struct chunk *chunk)
         return;
     x->delivered_any = true;
     x->delivered_text_bytes = chunk->text_bytes;
+    x->delivered_pieces = chunk->pieces;
     x->flags |= chunk->flags;
     if (chunk->source == SOURCE_NONE)
         return;

@@ -127,11 +127,11 @@ struct exchange {
     struct usage
         delivered; /* relay: running totals handed to the socket, and where they come from */
     enum usage_source delivered_source;
-    int64_t delivered_text_bytes;
+    int64_t delivered_text_bytes, delivered_pieces;
     struct usage whole; /* relay: of the replica's whole answer, once it has ended well; source NONE
                            before */
     enum usage_source whole_source;
-    int64_t whole_text_bytes;
+    int64_t whole_text_bytes, whole_pieces;
     bool delivered_any; /* a byte of the replica's body has been handed over */
     uint32_t flags;
     uint64_t rest_until_ns; /* send: a busy replica asked for so long a rest; queue heeds it */

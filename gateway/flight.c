@@ -30,6 +30,7 @@ struct chunk *chunk_new(size_t room)
     chunk->source = SOURCE_NONE;
     chunk->usage = USAGE_UNKNOWN;
     chunk->text_bytes = 0;
+    chunk->pieces = 0;
     chunk->ours = false;
     return chunk;
 }

@@ -25,6 +25,7 @@ struct chunk {
     enum usage_source source; /* of usage; SOURCE_NONE: none known */
     struct usage usage;       /* running totals at its end */
     int64_t text_bytes;       /* of the answer up to its end, for the estimator */
+    int64_t pieces;           /* events with text up to its end, likewise; 0: no stream */
     bool ours;                /* made here (pings, error events), not by a replica */
     char bytes[];             /* frame, data, CRLF */
 };

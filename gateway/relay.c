@@ -121,6 +121,7 @@ void relay_flush(struct attempt *attempt)
     }
     chunk->source = tally_usage(&attempt->tally, &chunk->usage, &chunk->flags);
     chunk->text_bytes = attempt->tally.text_bytes + (attempt->events ? 0 : attempt->tap.text_bytes);
+    chunk->pieces = attempt->tally.pieces;
     flight_append(&attempt->flight, chunk);
 }
 

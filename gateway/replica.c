@@ -198,6 +198,7 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     if (whole && attempt->status == 200) {
         x->whole_source = tally_usage(&attempt->tally, &x->whole, &x->flags);
         x->whole_text_bytes = attempt->tally.text_bytes;
+        x->whole_pieces = attempt->tally.pieces;
         if (x->slot && !attempt->events && x->whole_source != SOURCE_NONE)
             meter_publish(x->slot, &x->whole, x->whole_source, x->bytes_out);
     }

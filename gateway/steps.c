@@ -651,7 +651,8 @@ static bool counts_whole(const struct exchange *x)
  * answer that the replica has finished counts whole once a byte of it has gone out). */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
-    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes};
+    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,
+                                      x->delivered_pieces};
     const bool all =
         x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
@@ -683,7 +684,8 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
 
 static void learn(const struct exchange *x, const struct meter_ending *ending)
 {
-    const struct meter_sizes sizes = {x->ask.images ? 0 : x->ask.text_bytes, x->whole_text_bytes};
+    const struct meter_sizes sizes = {x->ask.images ? 0 : x->ask.text_bytes, x->whole_text_bytes,
+                                      x->whole_pieces};
     if (ending->source == SOURCE_REPORTED && ending->outcome == OUTCOME_OK &&
         !(x->flags & FLAG_USAGE_SUSPECT))
         meter_learn(x->model->estimate, &sizes, &ending->usage);

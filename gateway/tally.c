@@ -87,6 +87,7 @@ static bool is_closing(const struct tally *tally, const struct tap *tap)
 void tally_add(struct tally *tally, const struct tap *tap)
 {
     tally->text_bytes += tap->text_bytes;
+    tally->pieces += tap->text_bytes > 0 && !tally->whole_body;
     if (tally->per_choice && tap->choices == 1 && choice_of(tap) < TAP_CHOICES_MAX) {
         tally->last = choice_of(tap);
         tally->seen |= 1u << tally->last;

@@ -31,6 +31,7 @@ struct tally {
     int32_t last;  /* per_choice: the last of them */
     bool beside;   /* cache numbers stand beside the prompt's, not within (TAP_MESSAGES) */
     int64_t text_bytes;
+    int64_t pieces; /* events that bore text */
 };
 
 /* Begins a reply: nothing known. */

@@ -27,8 +27,14 @@ struct meter {
 };
 
 /* What the estimator learned of one model. */
+/* An event counts as so many bytes: the ratio knows 1/4 to 64 of them for one token, so 1 to 256
+ * tokens an event. At first each is believed to be one token. */
+#define PIECE_UNITS 64
+#define TOKENS_PIECE_START (PIECE_UNITS * 1024)
+
 struct estimate_state {
     struct tokens_ratio prompt, answer;
+    struct tokens_ratio pieces; /* PIECE_UNITS for each event of a stream that bore text */
     struct estimate_state *next;
     char *name;
 };
@@ -200,14 +206,25 @@ enum err meter_cost(const struct usage *usage, const struct price *price, int64_
     return price_of(usage, price, out_pusd);
 }
 
+/* Tokens in so many events of a stream. */
+static int64_t tokens_of_pieces(const struct estimate_state *state, int64_t pieces)
+{
+    const int64_t tokens =
+        tokens_estimate(state ? &state->pieces : NULL, TOKENS_PIECE_START, pieces * PIECE_UNITS);
+
+    return tokens >= pieces + pieces / 2 + 1 ? tokens : pieces;
+}
+
 void meter_estimate(const struct estimate_state *state, const struct meter_sizes *sizes,
                     struct usage *out_usage)
 {
     *out_usage = (struct usage){
         .input = tokens_estimate(state ? &state->prompt : NULL, TOKENS_PROMPT_START,
                                  sizes->prompt_bytes),
-        .output = tokens_estimate(state ? &state->answer : NULL, TOKENS_ANSWER_START,
-                                  sizes->answer_bytes),
+        .output = sizes->answer_pieces > 0
+                      ? tokens_of_pieces(state, sizes->answer_pieces)
+                      : tokens_estimate(state ? &state->answer : NULL, TOKENS_ANSWER_START,
+                                        sizes->answer_bytes),
     };
 }
 
@@ -223,6 +240,8 @@ void meter_learn(struct estimate_state *state, const struct meter_sizes *sizes,
         return;
     tokens_learn(&state->prompt, TOKENS_PROMPT_START, sizes->prompt_bytes,
                  known(usage->input) + known(usage->cached_input) + known(usage->cache_write));
+    tokens_learn(&state->pieces, TOKENS_PIECE_START, sizes->answer_pieces * PIECE_UNITS,
+                 known(usage->output) + known(usage->reasoning));
     if (known(usage->reasoning) == 0) /* thoughts are tokens, but may not be in the text */
         tokens_learn(&state->answer, TOKENS_ANSWER_START, sizes->answer_bytes,
                      known(usage->output));

@@ -107,14 +107,21 @@ void meter_settle(struct meter *meter, struct slot *slot, const struct meter_end
 MUST_CHECK enum err meter_cost(const struct usage *usage, const struct price *price,
                                int64_t *out_pusd);
 
-/* The estimator: learned bytes per token of a model, separately for prompts and answers. */
+/* The estimator: learned bytes per token of a model, separately for prompts and answers; and tokens
+ * per event of its streams. */
 struct meter_sizes {
-    int64_t prompt_bytes; /* text bytes of the prompt, media parts excluded */
-    int64_t answer_bytes; /* text bytes of the answer (content deltas), as delivered */
+    int64_t prompt_bytes;  /* text bytes of the prompt, media parts excluded */
+    int64_t answer_bytes;  /* text bytes of the answer (content deltas), as delivered */
+    int64_t answer_pieces; /* events of a stream that bore text; 0: it is no stream */
 };
 
 /* Tokens estimated from sizes: input and output filled, others 0. state may be NULL (what is
- * believed before anything was learned). */
+ * believed before anything was learned).
+ *
+ * Each event of a stream that bears text is at least one token of its own, so their number is at
+ * most what was generated, and what servers that write each token by itself have handed out
+ * exactly. It is taken for the output, unless the model's streams were seen to put several tokens
+ * into one event: then so many times as they did. */
 void meter_estimate(const struct estimate_state *state, const struct meter_sizes *sizes,
                     struct usage *out_usage);
 

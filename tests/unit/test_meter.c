@@ -192,6 +192,33 @@ static void what_the_estimator_learned_outlives_snapshots(void **state)
     meter_close(meter);
 }
 
+static void a_stream_is_estimated_by_its_events(void **state)
+{
+    (void)state;
+    struct config_model small = {.name = SPAN("small")};
+    struct config config = {.models = &small, .model_count = 1};
+    struct config journal = config_of("", 16);
+    const struct meter_sizes stream = {.answer_bytes = 6000, .answer_pieces = 1000};
+    struct usage one_each = USAGE_UNKNOWN, four_each = USAGE_UNKNOWN, usage;
+    struct meter *meter = NULL;
+
+    assert_int_equal(meter_open(&journal, &meter, problem, sizeof(problem)), OK);
+    assert_int_equal(meter_adopt(&config), OK);
+    meter_estimate(small.estimate, &stream, &usage);
+    assert_int_equal(usage.output, 1000);
+    one_each.output = 1180; /* some tokens are no event of their own: half a character */
+    for (int i = 0; i < 100; i++)
+        meter_learn(small.estimate, &stream, &one_each);
+    meter_estimate(small.estimate, &stream, &usage);
+    assert_int_equal(usage.output, 1000); /* never more than was generated */
+    four_each.output = 4000;
+    for (int i = 0; i < 1000; i++)
+        meter_learn(small.estimate, &stream, &four_each);
+    meter_estimate(small.estimate, &stream, &usage);
+    assert_true(usage.output >= 3990 && usage.output <= 4010);
+    meter_close(meter);
+}
+
 /* Many events an exchange, so that most kills fall into the middle of publishing one. */
 #define EVENTS 300
 #define KILLS 24
@@ -349,6 +376,7 @@ int main(void)
         METER_TEST(a_full_table_admits_nobody),
         METER_TEST(a_second_process_on_the_same_journal_is_told_so),
         METER_TEST(what_the_estimator_learned_outlives_snapshots),
+        METER_TEST(a_stream_is_estimated_by_its_events),
         METER_TEST(killed_at_any_instant_nothing_settled_is_lost_and_nothing_is_torn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
