@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/import_litellm.h: what a LiteLLM proxy's configuration comes to here, on its way to YAML.
  *
- * For:       import_litellm.c, which fills a plan; import_plan.c, which keeps and prints it.
- * Called by: those two, and their test.
+ * For:       import_litellm.c and import_models.c, which fill a plan by what import_tree.c finds in
+ *            the file; import_plan.c, which keeps and prints it.
+ * Called by: those, and their test.
  * Knows not: YAML's grammar, files.
  *
  * All texts lie in the plan's arena or are constants. Secrets of the file are kept only to tell
@@ -12,11 +13,14 @@
 
 #include "config/base/arena.h"
 #include "config/config.h"
+#include "config/reader.h"
 
 #define IMPORT_FALLBACK_MAX 7
 #define IMPORT_ALIASES_MAX 256
 #define IMPORT_VARIABLES_MAX 1024
 #define IMPORT_PRICE_BYTES 40
+#define IMPORT_PLACE_BYTES 200
+#define IMPORT_NAME_BYTES_MAX 128
 
 /* One thing to say, at a line of the file. */
 struct import_note {
@@ -90,6 +94,15 @@ struct import_plan {
     bool out_of_memory;
 };
 
+/* A node and where it stands. node NULL: not there. */
+struct found {
+    const struct node *node;
+    uint32_t line;
+    char key[IMPORT_PLACE_BYTES];
+};
+
+/* ---- import_plan.c ---- */
+
 /* An empty plan. */
 void import_plan_init(struct import_plan *plan, struct arena *arena, struct span file);
 
@@ -118,9 +131,69 @@ struct span import_variable_for(struct import_plan *plan, struct span wanted, st
  * per token, or over a million USD. */
 MUST_CHECK bool import_price(struct span per_token, char out_text[IMPORT_PRICE_BYTES]);
 
+/* The model with this name or alias; NULL: none was taken over. */
+struct import_model *import_find_model(struct import_plan *plan, struct span name);
+
+/* One more model to try when none of model's servers can answer; itself and doubles are passed
+ * over. false: there are too many. */
+bool import_add_fallback(struct import_model *model, const struct import_model *next,
+                         uint32_t line);
+
 /* The plan as our YAML, and its notes sorted by line. Texts are malloc'ed. Errors: ERR_NO_MEMORY.
  */
 MUST_CHECK enum err import_plan_print(struct import_plan *plan, struct config_import *out_import);
+
+/* ---- import_tree.c ---- */
+
+/* The text for the reader, in which ${NAME} is no reference to our environment. */
+struct span import_shield(struct import_plan *plan, struct span text);
+
+/* A text as it stands in the file, ${NAME} too; {NULL, 0}: it is none, or null. */
+struct span import_text_of(struct import_plan *plan, const struct node *node);
+
+/* What stands under a key of a map that stands at above ("" is the top): the last of its name, also
+ * of maps that are merged into this one. */
+struct found import_find(const struct node *map, const char *above, const char *key);
+
+/* A number from 1 to most; 0: not said, or said why it cannot be taken. */
+int64_t import_count_at(struct import_plan *plan, const struct found *found, int64_t most);
+
+/* Is it null or false? */
+bool import_is_off(struct import_plan *plan, const struct node *node);
+
+/* Printable ASCII without spaces, 1 to most bytes? */
+bool import_is_word(struct span text, size_t most);
+
+/* May a model have this name here? Says why not. */
+bool import_is_good_name(struct import_plan *plan, const struct found *found, struct span name);
+
+/* Says of every key that is not among those taken (a list that ends in NULL) why it is left out.
+ * merges: 0. */
+void import_list_rest(struct import_plan *plan, const struct node *map, const char *above,
+                      const char *const *taken, int merges);
+
+/* os.environ/NAME or ${NAME} as "${NAME}"; {NULL, 0}: it is neither. */
+struct span import_reference(struct import_plan *plan, struct span text);
+
+/* A secret of the file as a reference; a plain one gets a name made of owner and suffix. {NULL, 0}:
+ * there is none. */
+struct span import_secret_at(struct import_plan *plan, const struct found *found, struct span owner,
+                             const char *suffix);
+
+/* ---- import_models.c ---- */
+
+/* Every variable that the text names, or that a provider's default names: no plain secret gets such
+ * a name. */
+void import_reserve_names(struct import_plan *plan, struct span text);
+
+/* One entry of model_list. slots: when it says none itself; 0: not said. */
+void import_deployment(struct import_plan *plan, const struct node *root, const struct node *entry,
+                       uint32_t index, int64_t slots);
+
+/* Says which models have no price. */
+void import_say_what_is_free(struct import_plan *plan);
+
+/* ---- import_litellm.c ---- */
 
 /* A LiteLLM configuration's text; name stands for the file in notes. As config_import_litellm(). */
 MUST_CHECK enum err import_litellm_text(const char *name, struct span text,

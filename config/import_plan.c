@@ -242,6 +242,35 @@ struct span import_variable_for(struct import_plan *plan, struct span wanted, st
     return reference_to(plan, variable->name);
 }
 
+/* ---- Models ---- */
+
+struct import_model *import_find_model(struct import_plan *plan, struct span name)
+{
+    for (uint32_t i = 0; i < plan->model_count; i++) {
+        if (span_equal(plan->models[i]->name, name))
+            return plan->models[i];
+        for (uint32_t k = 0; k < plan->models[i]->alias_count; k++)
+            if (span_equal(plan->models[i]->aliases[k], name))
+                return plan->models[i];
+    }
+    return NULL;
+}
+
+bool import_add_fallback(struct import_model *model, const struct import_model *next, uint32_t line)
+{
+    for (uint32_t i = 0; i < model->fallback_count; i++)
+        if (model->fallback[i] == next)
+            return true;
+    if (model == next)
+        return true;
+    if (model->fallback_count == IMPORT_FALLBACK_MAX)
+        return false;
+    if (model->fallback_count == 0)
+        model->fallback_line = line;
+    model->fallback[model->fallback_count++] = next;
+    return true;
+}
+
 /* ---- Prices ---- */
 
 /* A written number as digits without leading zeros, and where its point stands: 1.5e-07 is "15" and
@@ -368,12 +397,13 @@ static void print_head(FILE *out, const struct import_plan *plan)
     print_file_name(out, plan->file);
     (void)fprintf(out, "; \"line\" means a line of that file.\n"
                        "# What could not be taken over was listed when this was made.\n");
-    if (plan->variable_count > 0) /* the master key's at least */
-        (void)fprintf(out, "# Set these variables before it is loaded:\n");
+    (void)fprintf(out, "# Set these variables before it is loaded:\n");
     for (uint32_t i = 0; i < plan->variable_count; i++)
-        (void)fprintf(
-            out, "#   %.*s%s\n", (int)plan->variables[i].name.size, plan->variables[i].name.data,
-            plan->variables[i].secret.data != NULL ? " (stood in the file in plain text)" : "");
+        if (plan->variables[i].used)
+            (void)fprintf(
+                out, "#   %.*s%s\n", (int)plan->variables[i].name.size,
+                plan->variables[i].name.data,
+                plan->variables[i].secret.data != NULL ? " (stood in the file in plain text)" : "");
     (void)fprintf(out,
                   "listen:\n"
                   "  - {address: \"0.0.0.0:4000\"} # where LiteLLM listens unless it is told "
