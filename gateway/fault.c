@@ -360,10 +360,32 @@ void fault_read(struct span body, struct arena *arena, struct fault *out)
     }
 }
 
+/* Anthropic's types by status. Source: its API reference, "Errors". */
+static const struct {
+    int status;
+    struct span type;
+} anthropic_types[] = {
+    {400, SPAN("invalid_request_error")}, {401, SPAN("authentication_error")},
+    {402, SPAN("billing_error")},         {403, SPAN("permission_error")},
+    {404, SPAN("not_found_error")},       {413, SPAN("request_too_large")},
+    {429, SPAN("rate_limit_error")},      {500, SPAN("api_error")},
+    {503, SPAN("overloaded_error")},      {504, SPAN("timeout_error")},
+    {529, SPAN("overloaded_error")},
+};
+
+/* vLLM has the shape, but types of its own in it. */
+static bool is_anthropic_type(struct span type)
+{
+    for (size_t i = 0; i < sizeof anthropic_types / sizeof anthropic_types[0]; i++)
+        if (span_equal(anthropic_types[i].type, type))
+            return true;
+    return false;
+}
+
 bool fault_has_shape(const struct fault *fault, enum api_shape shape)
 {
     if (shape == SHAPE_ANTHROPIC)
-        return fault->form == FAULT_ANTHROPIC;
+        return fault->form == FAULT_ANTHROPIC && is_anthropic_type(fault->type);
     return fault->form == FAULT_OPENAI || fault->form == FAULT_RESPONSE;
 }
 
@@ -396,19 +418,6 @@ bool fault_is_context(const struct fault *fault)
 }
 
 /* ---- writing ---- */
-
-/* Anthropic's types by status. Source: its API reference, "Errors". */
-static const struct {
-    int status;
-    struct span type;
-} anthropic_types[] = {
-    {400, SPAN("invalid_request_error")}, {401, SPAN("authentication_error")},
-    {402, SPAN("billing_error")},         {403, SPAN("permission_error")},
-    {404, SPAN("not_found_error")},       {413, SPAN("request_too_large")},
-    {429, SPAN("rate_limit_error")},      {500, SPAN("api_error")},
-    {503, SPAN("overloaded_error")},      {504, SPAN("timeout_error")},
-    {529, SPAN("overloaded_error")},
-};
 
 static struct span anthropic_type(const struct fault *fault)
 {

@@ -38,6 +38,7 @@
 #define PING_AFTER_NS (UINT64_C(30) * NS_PER_S)      /* of silence with streams open */
 #define PING_WITHIN_NS (UINT64_C(10) * NS_PER_S)
 #define NOTICE_FOR_NS (UINT64_C(1) * NS_PER_S)   /* between the two GOAWAY frames of a drain */
+#define LISTEN_FOR_NS (UINT64_C(1) * NS_PER_S)   /* to a body that was answered before its end */
 #define LOOK_LONGEST_NS (UINT64_C(1) * NS_PER_S) /* between two looks at the open streams */
 #define LOOK_SHORTEST_NS (UINT64_C(20) * NS_PER_MS)
 
@@ -75,6 +76,7 @@ struct h2_stream {
     bool reading_body;
     bool head_sent;
     bool broken;           /* reset by us behind a broken answer: told to the end */
+    uint64_t answered_ns;  /* before its body was whole: the rest is passed over for a moment */
     struct span authority; /* in the exchange's arena */
     uint64_t body_began_ns, body_moved_ns;
     uint64_t taken_bytes; /* of the answer, by DATA frames */
@@ -467,8 +469,12 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, co
         if (stream->refused != OK)
             stream->reading_body = false;
     }
-    /* The bytes lie in the body or are not wanted: either way the windows are open again. */
-    (void)nghttp2_session_consume(session, id, size);
+    /* The bytes lie in the body or are not wanted: either way the windows are open again; but more
+     * of what follows an early answer is not asked for. */
+    if (stream && stream->answered_ns > 0)
+        (void)nghttp2_session_consume_connection(session, size);
+    else
+        (void)nghttp2_session_consume(session, id, size);
     return 0;
 }
 
@@ -748,9 +754,10 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     if (stream == NULL)
         return 0;
     answered(stream);
-    /* Answered before its body was whole: the rest is not wanted (RFC 9113 section 8.1). */
+    /* Answered before its body was whole: the rest is not wanted (RFC 9113 section 8.1). A reset at
+     * once makes some clients drop the answer (curl 7.88), so they get a moment to read it. */
     if (nghttp2_session_get_stream_remote_close(session, id) == 0)
-        (void)nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+        stream->answered_ns = h2->conn->worker->now_ns;
     return 0;
 }
 
@@ -1017,6 +1024,15 @@ static void look_at_body(struct h2_stream *stream, const struct config *config, 
     exchange_refuse(stream->exchange, ERR_SLOW_REQUEST);
 }
 
+/* One that still sends its body although it has had its answer is told that nobody listens. */
+static void look_at_rest(struct h2 *h2, struct h2_stream *stream, uint64_t now_ns)
+{
+    if (stream->answered_ns == 0 || now_ns - stream->answered_ns < LISTEN_FOR_NS)
+        return;
+    stream->answered_ns = now_ns;
+    (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
+}
+
 /* A stream whose client opens no window for the answer that waits is given up; others go on. */
 static void look_at_answer(struct h2 *h2, struct h2_stream *stream, const struct config *config,
                            uint64_t now_ns)
@@ -1047,6 +1063,7 @@ static void look(struct h2 *h2, const struct config *config, uint64_t now_ns)
     for (struct h2_stream *stream = h2->streams; stream; stream = stream->next) {
         look_at_body(stream, config, now_ns);
         look_at_answer(h2, stream, config, now_ns);
+        look_at_rest(h2, stream, now_ns);
     }
     if (h2->ping_ns == 0 && now_ns - h2->received_ns >= PING_AFTER_NS && h2->conn->left.size == 0 &&
         nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, NULL) == 0)
