@@ -27,7 +27,6 @@ sys.path[:0] = [str(HERE.parent / "integration"), str(HERE.parent / "cases")]
 import harness
 import install
 import table
-import wire
 from authority import Authority
 
 DOCUMENT = HERE.parents[1] / "docs" / "compatibility.md"
@@ -64,16 +63,6 @@ TRANSLATED = (
 )
 
 
-class Server(harness.Fake):
-    """A simulated model server of any kind; OpenAI's has no /health."""
-
-    def _up(self):
-        try:
-            return harness.get(self.port, "/v1/models") is not None
-        except (OSError, wire.WireError):
-            return False
-
-
 class TlsGateway(harness.Gateway):
     """A gateway with a second listener that speaks TLS."""
 
@@ -108,7 +97,7 @@ class Lane:
             raise
 
     def _fake(self, directory, name, *arguments):
-        self.fakes.append(Server(directory, name, *arguments))
+        self.fakes.append(harness.Fake(directory, name, *arguments))
         return self.fakes[-1]
 
     def _configuration(self, compat, tgi):

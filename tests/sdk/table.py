@@ -11,13 +11,7 @@ CELLS = (("plain", "h1"), ("stream", "h1"), ("plain", "h2"), ("stream", "h2"))
 HEADING = "## Clients"
 
 # What a client cannot do with the gateway, and why: (client, endpoint, form, protocol) to a reason.
-_CURL = ("the gateway refuses a wrong key before the body is there and ends the stream with "
-         "RST_STREAM(NO_ERROR), as RFC 9113 section 8.1 has it; curl 7.88 then drops the answer")
-_REFUSED = "chat, refused while it is sent"
-KNOWN = {
-    ("curl", _REFUSED, "plain", "h2"): _CURL,
-    ("curl (h1 with TLS, h2 without)", _REFUSED, "plain", "h2"): _CURL,
-}
+KNOWN = {}
 
 INTRODUCTION = """\
 Clients as their makers publish them, pinned, against the gateway with simulated model servers
