@@ -131,25 +131,34 @@ static void read_aliases(struct import_plan *plan, const struct node *root)
         read_alias(plan, aliases.key, &aliases.node->pairs[i]);
 }
 
-/* The models of a list, each tried when those before it cannot answer. */
-static void read_fallback_list(struct import_plan *plan, struct import_model *model,
-                               const struct node *list, uint32_t line, const char *key)
+/* Says which items of a list of models name none. */
+static void say_missing(struct import_plan *plan, const struct node *list, uint32_t line,
+                        const char *key)
 {
-    if (list->kind != NODE_LIST) {
+    if (list->kind != NODE_LIST)
         import_left_out(plan, line, key, "expected a list of models");
-        return;
+    for (uint32_t i = 0; list->kind == NODE_LIST && i < list->count; i++) {
+        const struct span name = import_text_of(plan, list->items[i]);
+
+        if (name.data == NULL)
+            import_left_out(plan, list->items[i]->line, key, "expected the name of a model");
+        else if (import_find_model(plan, name) == NULL)
+            import_left_out(plan, list->items[i]->line, key,
+                            "\"%.*s\" is no model that was taken over", (int)name.size, name.data);
     }
-    for (uint32_t i = 0; i < list->count; i++) {
+}
+
+/* The models of a list, each tried when those before it cannot answer. */
+static void add_fallbacks(struct import_plan *plan, struct import_model *model,
+                          const struct node *list, uint32_t line, const char *key)
+{
+    for (uint32_t i = 0; list->kind == NODE_LIST && i < list->count; i++) {
         const struct span name = import_text_of(plan, list->items[i]);
         const struct import_model *next = name.data == NULL ? NULL : import_find_model(plan, name);
 
-        if (next == NULL)
-            import_left_out(plan, list->items[i]->line, key,
-                            "\"%.*s\" is no model that was taken over", (int)name.size,
-                            name.data == NULL ? "" : name.data);
-        else if (!import_add_fallback(model, next, line))
-            import_left_out(plan, list->items[i]->line, key, "a model has at most %d fallbacks",
-                            IMPORT_FALLBACK_MAX);
+        if (next != NULL && !import_add_fallback(model, next, line))
+            import_left_out(plan, list->items[i]->line, key, "\"%.*s\" has at most %d fallbacks",
+                            (int)model->name.size, model->name.data, IMPORT_FALLBACK_MAX);
     }
 }
 
@@ -157,9 +166,36 @@ static void read_fallback_list(struct import_plan *plan, struct import_model *mo
 static void read_default_fallbacks(struct import_plan *plan, const struct node *list, uint32_t line,
                                    const char *key, const bool *has_own)
 {
+    say_missing(plan, list, line, key);
     for (uint32_t i = 0; i < plan->model_count; i++)
         if (!has_own[i] && span_equal(plan->models[i]->name, plan->models[i]->group))
-            read_fallback_list(plan, plan->models[i], list, line, key);
+            add_fallbacks(plan, plan->models[i], list, line, key);
+}
+
+/* One item of fallbacks: maps a model to those that come after it. *out_all: the pair of "*". */
+static void read_fallback(struct import_plan *plan, const struct node *item, const char *key,
+                          bool *has_own, const struct node_pair **out_all)
+{
+    if (item->kind != NODE_MAP)
+        import_left_out(plan, item->line, key, "expected a map from a model to a list");
+    for (uint32_t i = 0; item->kind == NODE_MAP && i < item->count; i++) {
+        const struct node_pair *pair = &item->pairs[i];
+        struct import_model *model = import_find_model(plan, pair->key);
+
+        if (span_equal(pair->key, SPAN("*"))) {
+            *out_all = pair;
+            continue;
+        }
+        if (model == NULL) {
+            import_left_out(plan, pair->line, key, "\"%.*s\" is no model that was taken over",
+                            (int)pair->key.size, pair->key.data);
+            continue;
+        }
+        for (uint32_t k = 0; k < plan->model_count; k++)
+            has_own[k] |= plan->models[k] == model;
+        say_missing(plan, pair->value, pair->line, key);
+        add_fallbacks(plan, model, pair->value, pair->line, key);
+    }
 }
 
 static void read_fallbacks(struct import_plan *plan, const struct node *root)
@@ -169,35 +205,18 @@ static void read_fallbacks(struct import_plan *plan, const struct node *root)
     const struct node_pair *all = NULL;
     bool has_own[CONFIG_MODELS_MAX] = {false};
 
-    for (uint32_t i = 0; found.node && found.node->kind == NODE_LIST && i < found.node->count;
-         i++) {
-        const struct node *item = found.node->items[i];
-
-        for (uint32_t k = 0; item->kind == NODE_MAP && k < item->count; k++) {
-            const struct node_pair *pair = &item->pairs[k];
-            struct import_model *model = import_find_model(plan, pair->key);
-
-            if (span_equal(pair->key, SPAN("*"))) {
-                all = pair;
-            } else if (model == NULL) {
-                import_left_out(plan, pair->line, found.key,
-                                "\"%.*s\" is no model that was taken over", (int)pair->key.size,
-                                pair->key.data);
-            } else {
-                for (uint32_t m = 0; m < plan->model_count; m++)
-                    has_own[m] |= plan->models[m] == model;
-                read_fallback_list(plan, model, pair->value, pair->line, found.key);
-            }
-        }
-        if (item->kind != NODE_MAP)
-            import_left_out(plan, item->line, found.key, "expected a map from a model to a list");
-    }
     if (found.node != NULL && found.node->kind != NODE_LIST && !import_is_off(plan, found.node))
         import_left_out(plan, found.line, found.key, "expected a list of maps");
+    for (uint32_t i = 0; found.node && found.node->kind == NODE_LIST && i < found.node->count; i++)
+        read_fallback(plan, found.node->items[i], found.key, has_own, &all);
     if (all != NULL)
         read_default_fallbacks(plan, all->value, all->line, found.key, has_own);
-    else if (defaults.node != NULL && !import_is_off(plan, defaults.node))
+    if (defaults.node == NULL || import_is_off(plan, defaults.node))
+        return;
+    if (all == NULL)
         read_default_fallbacks(plan, defaults.node, defaults.line, defaults.key, has_own);
+    else
+        import_left_out(plan, defaults.line, defaults.key, "fallbacks has \"*\" already");
 }
 
 static void read_master_key(struct import_plan *plan, const struct node *root)
