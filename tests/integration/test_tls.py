@@ -317,6 +317,15 @@ class BytesPassTlsWhole(TlsTest):
             self.assertTrue(conn.wait_closed(5000))
             self.assertEqual(conn.sock.clean, clean, bytes(conn.buffer[-200:]))
 
+    def test_a_slow_reader_is_told_that_its_stream_broke(self):
+        conn = self.tls_h1(receive_buffer=4096, timeout=20)
+        conn.send(wire.request_bytes("POST", "/v1/chat/completions", bearer(KEY),
+                                     chat("[[fake tokens=4000 fin=30000]]", stream=True, n=8),
+                                     host="localhost"))
+        reply = conn.read_reply(timeout=30, on_data=lambda _: time.sleep(0.001))
+        self.assertFalse(reply.complete)
+        self.assertEqual(Sse(reply.body).error()["code"], "replica_gone")
+
     def test_a_client_that_leaves_cancels_its_replica(self):
         for leave in ("abort", "notice"):
             request_id = new_id()

@@ -94,6 +94,7 @@ class ReplicasBehindTls(harness.GatewayTest):
             "small": cls.replica_model(cls.good.port, ca=ca),
             "named": cls.replica_model(cls.good.port, "127.0.0.1", ca=ca, name="other.example"),
             "wrong-name": cls.replica_model(cls.good.port, "127.0.0.1", ca=ca),
+            "wrong-host": cls.replica_model(cls.good.port, ca=ca, name="wrong.example"),
             "by-address": cls.replica_model(cls.by_address.port, "127.0.0.1", ca=ca),
             "unknown": cls.replica_model(cls.unknown.port),
             "trusted": cls.replica_model(cls.unknown.port, verify=False),
@@ -156,8 +157,9 @@ class ReplicasBehindTls(harness.GatewayTest):
         before = self.metric("replica_handshakes_failed_total")
         self.assert_unreachable("unknown", "certificate")
         self.assert_unreachable("wrong-name", "mismatch")
+        self.assert_unreachable("wrong-host", "mismatch")
         self.assertEqual(self.fake_posts(), served)
-        self.assertGreaterEqual(self.metric("replica_handshakes_failed_total"), before + 2)
+        self.assertGreaterEqual(self.metric("replica_handshakes_failed_total"), before + 3)
 
     def test_verification_can_be_given_up_and_then_nothing_is_shared(self):
         """Two replicas at one address: what the one trusts, the other does not."""
