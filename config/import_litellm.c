@@ -24,9 +24,9 @@
 /* ---- Settings ---- */
 
 /* What router_settings says goes before what litellm_settings says. */
-static struct found setting(const struct node *root, const char *key)
+static struct import_found setting(const struct node *root, const char *key)
 {
-    struct found found =
+    struct import_found found =
         import_find(import_find(root, "", "router_settings").node, "router_settings", key);
 
     if (found.node == NULL)
@@ -36,7 +36,7 @@ static struct found setting(const struct node *root, const char *key)
 }
 
 /* Takes a number over if it is in range. added: what ours counts more. */
-static void read_number(struct import_plan *plan, const struct found *found, int64_t added,
+static void read_number(struct import_plan *plan, const struct import_found *found, int64_t added,
                         int64_t least, int64_t most, struct import_number *out)
 {
     const struct span text = import_text_of(plan, found->node);
@@ -54,8 +54,8 @@ static void read_number(struct import_plan *plan, const struct found *found, int
 }
 
 /* The same for seconds, which may have three places. */
-static void read_seconds(struct import_plan *plan, const struct found *found, int64_t least_ms,
-                         int64_t most_ms, struct import_number *out)
+static void read_seconds(struct import_plan *plan, const struct import_found *found,
+                         int64_t least_ms, int64_t most_ms, struct import_number *out)
 {
     const struct span text = import_text_of(plan, found->node);
     int64_t ms;
@@ -73,11 +73,10 @@ static void read_seconds(struct import_plan *plan, const struct found *found, in
 /* The ranges are those of options.def. */
 static void read_numbers(struct import_plan *plan, const struct node *root)
 {
-    const struct found retries = setting(root, "num_retries");
-    const struct found fails = setting(root, "allowed_fails");
-    const struct found cooldown = setting(root, "cooldown_time");
-    struct found timeout =
-        import_find(import_find(root, "", "router_settings").node, "router_settings", "timeout");
+    const struct import_found retries = setting(root, "num_retries");
+    const struct import_found fails = setting(root, "allowed_fails");
+    const struct import_found cooldown = setting(root, "cooldown_time");
+    struct import_found timeout = setting(root, "timeout");
 
     if (timeout.node == NULL)
         timeout = setting(root, "request_timeout");
@@ -87,10 +86,26 @@ static void read_numbers(struct import_plan *plan, const struct node *root)
     read_seconds(plan, &timeout, 100, 86400000, &plan->timeout_ms);
 }
 
+/* Of the strategies, those that come near ours are good to know of. */
+static void read_strategy(struct import_plan *plan, const struct node *root)
+{
+    const struct import_found found = setting(root, "routing_strategy");
+    const struct span text = import_text_of(plan, found.node);
+
+    if (text.data == NULL)
+        return;
+    if (span_equal(text, SPAN("simple-shuffle")) || span_equal(text, SPAN("least-busy")))
+        import_good_to_know(plan, found.line, found.key,
+                            "the model server with the least work is taken");
+    else
+        import_left_out(plan, found.line, found.key,
+                        "the model server with the least work is taken");
+}
+
 /* One name for a model: {name: group} or {name: {model: group, hidden: true}}. */
 static void read_alias(struct import_plan *plan, const char *above, const struct node_pair *pair)
 {
-    struct found found = {.node = pair->value, .line = pair->line};
+    struct import_found found = {.node = pair->value, .line = pair->line};
     struct import_model *model;
     struct span target;
 
@@ -123,7 +138,7 @@ static void read_alias(struct import_plan *plan, const char *above, const struct
 
 static void read_aliases(struct import_plan *plan, const struct node *root)
 {
-    const struct found aliases = setting(root, "model_group_alias");
+    const struct import_found aliases = setting(root, "model_group_alias");
 
     if (aliases.node == NULL || aliases.node->kind != NODE_MAP)
         return;
@@ -200,8 +215,8 @@ static void read_fallback(struct import_plan *plan, const struct node *item, con
 
 static void read_fallbacks(struct import_plan *plan, const struct node *root)
 {
-    const struct found found = setting(root, "fallbacks");
-    const struct found defaults = setting(root, "default_fallbacks");
+    const struct import_found found = setting(root, "fallbacks");
+    const struct import_found defaults = setting(root, "default_fallbacks");
     const struct node_pair *all = NULL;
     bool has_own[CONFIG_MODELS_MAX] = {false};
 
@@ -221,8 +236,8 @@ static void read_fallbacks(struct import_plan *plan, const struct node *root)
 
 static void read_master_key(struct import_plan *plan, const struct node *root)
 {
-    const struct found general = import_find(root, "", "general_settings");
-    const struct found found = import_find(general.node, general.key, "master_key");
+    const struct import_found general = import_find(root, "", "general_settings");
+    const struct import_found found = import_find(general.node, general.key, "master_key");
 
     plan->master_key = import_secret_at(plan, &found, SPAN("LITELLM"), "_MASTER_KEY");
     plan->master_key_line = plan->master_key.data == NULL ? 0 : found.line;
@@ -243,17 +258,23 @@ static void list_rest_of_settings(struct import_plan *plan, const struct node *r
                                           "credential_list",
                                           "environment_variables",
                                           NULL};
-    static const char *const of_settings[] = {
-        "num_retries", "allowed_fails",     "cooldown_time",
-        "timeout",     "request_timeout",   "model_group_alias",
-        "fallbacks",   "default_fallbacks", "default_max_parallel_requests",
-        NULL};
+    static const char *const of_settings[] = {"num_retries",
+                                              "allowed_fails",
+                                              "cooldown_time",
+                                              "timeout",
+                                              "request_timeout",
+                                              "model_group_alias",
+                                              "routing_strategy",
+                                              "fallbacks",
+                                              "default_fallbacks",
+                                              "default_max_parallel_requests",
+                                              NULL};
     static const char *const of_general[] = {"master_key", NULL};
     static const char *const of_environment[] = {NULL};
-    const struct found router = import_find(root, "", "router_settings");
-    const struct found library = import_find(root, "", "litellm_settings");
-    const struct found general = import_find(root, "", "general_settings");
-    const struct found environment = import_find(root, "", "environment_variables");
+    const struct import_found router = import_find(root, "", "router_settings");
+    const struct import_found library = import_find(root, "", "litellm_settings");
+    const struct import_found general = import_find(root, "", "general_settings");
+    const struct import_found environment = import_find(root, "", "environment_variables");
 
     import_list_rest(plan, root, "", of_root, 0);
     import_list_rest(plan, router.node, router.key, of_settings, 0);
@@ -264,8 +285,8 @@ static void list_rest_of_settings(struct import_plan *plan, const struct node *r
 
 static void read_all(struct import_plan *plan, const struct node *root)
 {
-    const struct found list = import_find(root, "", "model_list");
-    const struct found parallel = setting(root, "default_max_parallel_requests");
+    const struct import_found list = import_find(root, "", "model_list");
+    const struct import_found parallel = setting(root, "default_max_parallel_requests");
     const int64_t slots = import_count_at(plan, &parallel, 65536);
 
     if (list.node == NULL || list.node->kind != NODE_LIST || list.node->count == 0)
@@ -277,6 +298,7 @@ static void read_all(struct import_plan *plan, const struct node *root)
     read_aliases(plan, root);
     read_fallbacks(plan, root);
     read_numbers(plan, root);
+    read_strategy(plan, root);
     read_master_key(plan, root);
     list_rest_of_settings(plan, root);
 }

@@ -95,7 +95,7 @@ struct import_plan {
 };
 
 /* A node and where it stands. node NULL: not there. */
-struct found {
+struct import_found {
     const struct node *node;
     uint32_t line;
     char key[IMPORT_PLACE_BYTES];
@@ -153,10 +153,10 @@ struct span import_text_of(struct import_plan *plan, const struct node *node);
 
 /* What stands under a key of a map that stands at above ("" is the top): the last of its name, also
  * of maps that are merged into this one. */
-struct found import_find(const struct node *map, const char *above, const char *key);
+struct import_found import_find(const struct node *map, const char *above, const char *key);
 
 /* A number from 1 to most; 0: not said, or said why it cannot be taken. */
-int64_t import_count_at(struct import_plan *plan, const struct found *found, int64_t most);
+int64_t import_count_at(struct import_plan *plan, const struct import_found *found, int64_t most);
 
 /* Is it null or false? */
 bool import_is_off(struct import_plan *plan, const struct node *node);
@@ -165,7 +165,8 @@ bool import_is_off(struct import_plan *plan, const struct node *node);
 bool import_is_word(struct span text, size_t most);
 
 /* May a model have this name here? Says why not. */
-bool import_is_good_name(struct import_plan *plan, const struct found *found, struct span name);
+bool import_is_good_name(struct import_plan *plan, const struct import_found *found,
+                         struct span name);
 
 /* Says of every key that is not among those taken (a list that ends in NULL) why it is left out.
  * merges: 0. */
@@ -177,8 +178,8 @@ struct span import_reference(struct import_plan *plan, struct span text);
 
 /* A secret of the file as a reference; a plain one gets a name made of owner and suffix. {NULL, 0}:
  * there is none. */
-struct span import_secret_at(struct import_plan *plan, const struct found *found, struct span owner,
-                             const char *suffix);
+struct span import_secret_at(struct import_plan *plan, const struct import_found *found,
+                             struct span owner, const char *suffix);
 
 /* ---- import_models.c ---- */
 

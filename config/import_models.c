@@ -55,8 +55,8 @@ static const struct provider providers[] = {
 struct deployment {
     char key[IMPORT_PLACE_BYTES]; /* model_list[3] */
     uint32_t line;
-    struct found params;
-    struct found info;
+    struct import_found params;
+    struct import_found info;
     const struct node *credential; /* what litellm_credential_name points to; NULL: nothing */
     struct span name;
     struct span upstream;
@@ -64,7 +64,7 @@ struct deployment {
     struct span url;
 };
 
-static struct found param(const struct deployment *deployment, const char *key)
+static struct import_found param(const struct deployment *deployment, const char *key)
 {
     return import_find(deployment->params.node, deployment->params.key, key);
 }
@@ -72,8 +72,8 @@ static struct found param(const struct deployment *deployment, const char *key)
 /* Splits "provider/name"; custom_llm_provider goes before. false: said why. */
 static bool read_provider(struct import_plan *plan, struct deployment *deployment)
 {
-    const struct found model = param(deployment, "model");
-    const struct found custom = param(deployment, "custom_llm_provider");
+    const struct import_found model = param(deployment, "model");
+    const struct import_found custom = param(deployment, "custom_llm_provider");
     const struct span text = import_text_of(plan, model.node);
     struct span provider = import_text_of(plan, custom.node);
     const char *slash = text.data == NULL ? NULL : memchr(text.data, '/', text.size);
@@ -88,8 +88,8 @@ static bool read_provider(struct import_plan *plan, struct deployment *deploymen
         provider = first;
     if (provider.size == 0) {
         import_left_out(plan, model.line, model.key,
-                        "expected provider/model; LiteLLM knows the provider of %.*s from a list "
-                        "of its own",
+                        "expected provider/model, such as openai/%.*s: LiteLLM knows the provider "
+                        "from a list of its own",
                         (int)text.size, text.data);
         return false;
     }
@@ -109,9 +109,9 @@ static bool read_provider(struct import_plan *plan, struct deployment *deploymen
 }
 
 /* The first of api_base, base_url and the credential's api_base. */
-static struct found find_base(const struct deployment *deployment)
+static struct import_found find_base(const struct deployment *deployment)
 {
-    struct found base = param(deployment, "api_base");
+    struct import_found base = param(deployment, "api_base");
 
     if (base.node == NULL)
         base = param(deployment, "base_url");
@@ -121,11 +121,29 @@ static struct found find_base(const struct deployment *deployment)
     return base;
 }
 
-static bool ends_in_version(struct span url)
+static struct span without_slashes(struct span url)
 {
     while (url.size > 0 && url.data[url.size - 1] == '/')
         url.size--;
-    return url.size >= 3 && memcmp(url.data + url.size - 3, "/v1", 3) == 0;
+    return url;
+}
+
+static bool ends_in(struct span url, struct span end)
+{
+    return url.size >= end.size && memcmp(url.data + url.size - end.size, end.data, end.size) == 0;
+}
+
+/* The base without the path of an endpoint, which some write behind it. */
+static struct span without_endpoint(struct span url)
+{
+    static const char *const endpoints[] = {"/chat/completions", "/completions", "/embeddings",
+                                            "/rerank", "/audio/transcriptions"};
+
+    url = without_slashes(url);
+    for (size_t i = 0; i < sizeof(endpoints) / sizeof(endpoints[0]); i++)
+        if (ends_in(url, span_of(endpoints[i])))
+            return (struct span){url.data, url.size - strlen(endpoints[i])};
+    return url;
 }
 
 /* Variables within a longer text: what must be set for it. */
@@ -149,7 +167,7 @@ static bool mention_variables(struct import_plan *plan, struct span text)
 static bool read_url(struct import_plan *plan, struct deployment *deployment)
 {
     const struct provider *provider = deployment->provider;
-    const struct found base = find_base(deployment);
+    const struct import_found base = find_base(deployment);
     const struct span text = import_text_of(plan, base.node);
     const uint32_t line = base.node != NULL ? base.line : deployment->line;
     struct config_replica checked;
@@ -159,7 +177,7 @@ static bool read_url(struct import_plan *plan, struct deployment *deployment)
                         provider->name);
         return false;
     }
-    deployment->url = text.data == NULL ? span_of(provider->url) : text;
+    deployment->url = text.data == NULL ? span_of(provider->url) : without_endpoint(text);
     if (import_reference(plan, deployment->url).data != NULL) {
         deployment->url = import_reference(plan, deployment->url);
         return true;
@@ -172,7 +190,7 @@ static bool read_url(struct import_plan *plan, struct deployment *deployment)
                         "user, no query");
         return false;
     }
-    if (text.data != NULL && provider->versioned && !ends_in_version(text))
+    if (text.data != NULL && provider->versioned && !ends_in(deployment->url, SPAN("/v1")))
         import_good_to_know(plan, line, base.key,
                             "LiteLLM adds /chat/completions to it; here /v1/chat/completions is "
                             "added");
@@ -194,7 +212,7 @@ static bool is_no_key(struct span text)
 
 static struct span read_key(struct import_plan *plan, const struct deployment *deployment)
 {
-    struct found key = param(deployment, "api_key");
+    struct import_found key = param(deployment, "api_key");
 
     if (key.node == NULL && import_find(deployment->credential, "", "api_key").node != NULL)
         key = import_find(deployment->credential, "credential_list[].credential_values", "api_key");
@@ -301,7 +319,7 @@ static void read_prices(struct import_plan *plan, const struct deployment *deplo
     const bool first = model->price_line == 0;
 
     for (int i = 0; i < IMPORT_PRICES; i++) {
-        struct found found = param(deployment, keys[i]);
+        struct import_found found = param(deployment, keys[i]);
         char text[IMPORT_PRICE_BYTES];
 
         if (found.node == NULL)
@@ -327,7 +345,8 @@ static void read_mode(struct import_plan *plan, const struct deployment *deploym
 {
     static const char *const tokens[] = {"chat", "completion", "responses"};
     static const char *const others[] = {"embedding", "rerank", "audio_transcription"};
-    const struct found mode = import_find(deployment->info.node, deployment->info.key, "mode");
+    const struct import_found mode =
+        import_find(deployment->info.node, deployment->info.key, "mode");
     const struct span text = import_text_of(plan, mode.node);
 
     if (text.data == NULL)
@@ -347,7 +366,7 @@ static void read_mode(struct import_plan *plan, const struct deployment *deploym
 static struct span replica_name(struct import_plan *plan, const struct deployment *deployment,
                                 const struct import_model *model)
 {
-    const struct found id = import_find(deployment->info.node, deployment->info.key, "id");
+    const struct import_found id = import_find(deployment->info.node, deployment->info.key, "id");
     const char *slash = memrchr(model->name.data, '/', model->name.size);
     const struct span last = slash == NULL
                                  ? model->name
@@ -370,7 +389,7 @@ static struct span replica_name(struct import_plan *plan, const struct deploymen
 static void add_replica(struct import_plan *plan, const struct deployment *deployment,
                         struct import_model *model, int64_t slots)
 {
-    const struct found parallel = param(deployment, "max_parallel_requests");
+    const struct import_found parallel = param(deployment, "max_parallel_requests");
     struct import_replica *replica = &model->replicas[model->replica_count];
 
     if (model->replica_count == MODEL_REPLICAS_MAX) {
@@ -391,9 +410,9 @@ static void add_replica(struct import_plan *plan, const struct deployment *deplo
 static void read_tokens(struct import_plan *plan, const struct deployment *deployment,
                         struct import_model *model)
 {
-    const struct found input =
+    const struct import_found input =
         import_find(deployment->info.node, deployment->info.key, "max_input_tokens");
-    const struct found output =
+    const struct import_found output =
         import_find(deployment->info.node, deployment->info.key, "max_output_tokens");
 
     if (model->input_tokens == 0)
@@ -438,8 +457,8 @@ static void list_rest_of_deployment(struct import_plan *plan, const struct node 
 static const struct node *find_credential(struct import_plan *plan, const struct node *root,
                                           const struct deployment *deployment)
 {
-    const struct found wanted = param(deployment, "litellm_credential_name");
-    const struct found list = import_find(root, "", "credential_list");
+    const struct import_found wanted = param(deployment, "litellm_credential_name");
+    const struct import_found list = import_find(root, "", "credential_list");
     const struct span name = import_text_of(plan, wanted.node);
 
     if (name.data == NULL)
@@ -458,7 +477,7 @@ void import_deployment(struct import_plan *plan, const struct node *root, const 
                        uint32_t index, int64_t slots)
 {
     struct deployment deployment = {.line = entry->line};
-    struct found name;
+    struct import_found name;
     struct import_model *model;
 
     (void)snprintf(deployment.key, sizeof(deployment.key), "model_list[%u]", index);

@@ -86,11 +86,11 @@ static const struct node_pair *find_pair(const struct node *map, struct span key
 }
 
 /* What stands under a key of a map that stands at above ("" is the top). */
-struct found import_find(const struct node *map, const char *above, const char *key)
+struct import_found import_find(const struct node *map, const char *above, const char *key)
 {
     const struct node_pair *pair = find_pair(map, span_of(key), 0);
-    struct found found = {.node = pair == NULL ? NULL : pair->value,
-                          .line = pair == NULL ? 0 : pair->line};
+    struct import_found found = {.node = pair == NULL ? NULL : pair->value,
+                                 .line = pair == NULL ? 0 : pair->line};
 
     (void)snprintf(found.key, sizeof(found.key), "%.120s%s%.70s", above, above[0] ? "." : "", key);
     return found;
@@ -104,7 +104,7 @@ bool import_is_word(struct span text, size_t most)
     return text.size > 0 && text.size <= most;
 }
 
-int64_t import_count_at(struct import_plan *plan, const struct found *found, int64_t most)
+int64_t import_count_at(struct import_plan *plan, const struct import_found *found, int64_t most)
 {
     const struct span text = import_text_of(plan, found->node);
     int64_t value;
@@ -126,7 +126,9 @@ struct reason {
     const char *says;
 };
 
+/* The first that fits holds. */
 static const struct reason reasons[] = {
+    {"environment_variables", "*", "set it in the environment of the gateway"},
     {"*", "supports_*", NULL},
     {"*model_info", "id", NULL},
     {"*model_info", "base_model", NULL},
@@ -152,7 +154,7 @@ static const struct reason reasons[] = {
     {"*", "extra_headers", "no headers are added to what model servers get"},
     {"*", "drop_params", "bodies pass as they came; model servers say what they do not take"},
     {"*", "modify_params", "bodies pass as they came"},
-    {"*", "routing_strategy*", "the model server with the least work is taken"},
+    {"*", "routing_strategy_args", "the model server with the least work is taken"},
     {"*", "redis_*", "gateways share no state"},
     {"*", "cache*", "answers are not cached"},
     {"*", "*callback*", "the access log, the journal and /metrics say what was done"},
@@ -165,13 +167,13 @@ static const struct reason reasons[] = {
     {"general_settings", "database_url",
      "keys and spend stay there; the SHA-256 of a key that LiteLLM keeps in that database can "
      "stand in tenants.*.keys as sha256:HEX, and meter.journal is where charges go"},
+    {"general_settings", "max_parallel_requests", "models.*.replicas[].slots bounds that"},
     {"general_settings", "global_max_parallel_requests", "limits.in_flight bounds that"},
     {"general_settings", "max_request_size_mb", "limits.body_bytes bounds that"},
     {"general_settings", "health_check_interval", "health.check_every is that"},
     {"general_settings", "pass_through_endpoints", "only known endpoints are served"},
     {"", "include", "put the files together first"},
     {"", "guardrails", "there are none"},
-    {"environment_variables", "*", "set it in the environment of the gateway"},
     {"*", "*", "it has no counterpart here"},
 };
 
@@ -233,8 +235,8 @@ struct span import_reference(struct import_plan *plan, struct span text)
 }
 
 /* A secret of the file as a reference; a plain one gets a name made of owner and suffix. */
-struct span import_secret_at(struct import_plan *plan, const struct found *found, struct span owner,
-                             const char *suffix)
+struct span import_secret_at(struct import_plan *plan, const struct import_found *found,
+                             struct span owner, const char *suffix)
 {
     const struct span text = import_text_of(plan, found->node);
     struct span result = {NULL, 0};
@@ -264,7 +266,8 @@ struct span import_secret_at(struct import_plan *plan, const struct found *found
 }
 
 /* May the model have this name here? Says why not. */
-bool import_is_good_name(struct import_plan *plan, const struct found *found, struct span name)
+bool import_is_good_name(struct import_plan *plan, const struct import_found *found,
+                         struct span name)
 {
     if (name.data != NULL && memchr(name.data, '*', name.size) != NULL)
         import_left_out(plan, found->line, found->key,

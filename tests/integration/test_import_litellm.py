@@ -40,6 +40,7 @@ model_list:
     model_info: {input_cost_per_token: 0.0000002, output_cost_per_token: 0.0000002}
 router_settings:
   num_retries: 2
+  routing_strategy: simple-shuffle
   timeout: 90
   cooldown_time: 45
   allowed_fails: 3
@@ -102,7 +103,7 @@ general_settings:
   master_key: sk-plain-master
   database_url: postgresql://litellm:sk-plain-db@db/litellm
 environment_variables:
-  LANGFUSE_SECRET_KEY: sk-plain-langfuse
+  REDIS_PASSWORD: sk-plain-redis
 """
 
 # line and key of everything in MIXED that must be listed as left out
@@ -117,7 +118,7 @@ LEFT_OUT = [(1, "x-common"), (9, "model_list[0].litellm_params.rpm"),
             (44, "router_settings.routing_strategy"), (45, "router_settings.redis_password"),
             (46, "router_settings.model_group_alias.gpt-4"), (47, "router_settings.num_retries"),
             (50, "general_settings.database_url"),
-            (52, "environment_variables.LANGFUSE_SECRET_KEY")]
+            (52, "environment_variables.REDIS_PASSWORD")]
 
 
 class ImportLitellm(unittest.TestCase):
@@ -173,6 +174,7 @@ class ImportLitellm(unittest.TestCase):
         self.assertEqual(sorted(places, key=lambda place: int(place[0])),
                          [(str(line), key) for line, key in LEFT_OUT])
         self.assertIn(f"{len(LEFT_OUT)} left out", notes.splitlines()[-1])
+        self.assertRegex(listed[-1], "set it in the environment")
         self.check(yaml)
         for part in ('"team/qwen": # line 5', '"team/qwen-2": # line 15',
                      'fallback: ["team/qwen-2", "whisper"]', '"whisper":', "whole: 600s",

@@ -97,6 +97,7 @@ static void a_provider_becomes_a_kind_an_address_and_a_name(void **state)
     } cases[] = {
         {"model: hosted_vllm/org/x, api_base: \"http://h:1/v1\"",
          {"kind: vllm", "url: \"http://h:1/v1\"}", "upstream_model: \"org/x\""}},
+        {"model: vllm/x, api_base: \"http://h:1/v1/rerank/\"", {"url: \"http://h:1/v1\"}"}},
         {"model: vllm/x, api_base: \"http://h:1\"", {"kind: vllm", "upstream_model: \"x\""}},
         {"model: hosted_vllm/x", {"kind: vllm", "url: \"${HOSTED_VLLM_API_BASE}\"}"}},
         {"model: openai/x, api_base: \"http://h:1/v1\"",
