@@ -14,7 +14,7 @@ import harness
 from harness import GatewayTest, Sse, chat, model, wait_until
 
 KINDS = ("vllm", "sglang", "llamacpp", "tgi", "openai")
-LONG_SECONDS = 10
+LONG_SECONDS = 15
 
 
 class ReplicasSayHowTheyAre(GatewayTest):
