@@ -216,8 +216,8 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
     if (tap->has_usage && ask->stream_options) {
         /* Its closing usage has an event of its own or, from llama.cpp, rides on the last one. */
         const bool closing = tap->has_choices && tap->choices == 0;
-        const bool wanted = closing || tap->finished ? ask->include_usage || ask->continuous_usage
-                                                     : ask->continuous_usage;
+        const bool last = closing || (tap->finished && !kind_row(attempt->model->kind)->running);
+        const bool wanted = ask->continuous_usage || (last && ask->include_usage);
         if (closing && !wanted)
             return OK;
         if (!wanted)

@@ -62,6 +62,16 @@ static uint64_t pace_ns(int64_t every_ms, uint64_t now_ns)
     return every_ms == 0 ? UINT64_MAX : now_ns + clock_ms_to_ns(every_ms);
 }
 
+/* How often its load is read; 0: never. */
+static int64_t load_every_ms(const struct visit *visit)
+{
+    const int64_t wanted_ms = visit->scrape->config->health_load_every_ms;
+    const int64_t least_ms = kind_row(visit->model->kind)->metrics_ms;
+    if (wanted_ms == 0 || least_ms == 0)
+        return 0;
+    return wanted_ms > least_ms ? wanted_ms : least_ms;
+}
+
 static void rest(struct visit *visit)
 {
     const uint64_t due_ns =
@@ -191,7 +201,7 @@ static void visit_due(struct deadline *deadline)
         visit->health_due_ns = pace_ns(config->health_check_every_ms, now_ns);
     } else {
         visit->question = ASK_LOAD;
-        visit->load_due_ns = pace_ns(config->health_load_every_ms, now_ns);
+        visit->load_due_ns = pace_ns(load_every_ms(visit), now_ns);
     }
     begin_question(visit, false);
 }
@@ -363,9 +373,7 @@ static void begin_visit(struct scrape *scrape, const struct config_model *model,
     /* Not all at once: spread over the first tenth of a second. */
     const uint64_t shift_ns = scrape->count++ % 100 * NS_PER_MS;
     visit->health_due_ns = pace_ns(config->health_check_every_ms, now_ns);
-    visit->load_due_ns = config->health_load_every_ms && kind_row(model->kind)->metrics
-                             ? now_ns + shift_ns
-                             : UINT64_MAX;
+    visit->load_due_ns = load_every_ms(visit) ? now_ns + shift_ns : UINT64_MAX;
     if (visit->health_due_ns != UINT64_MAX)
         visit->health_due_ns += shift_ns;
     rest(visit);

@@ -29,11 +29,11 @@ struct endpoint_row {
 };
 
 struct kind_row {
-    struct span name; /* in configuration files */
-    bool running;     /* streams can be asked for running usage */
-    bool salt;        /* takes cache_salt */
-    bool whole;       /* its usage counts all choices and prompts, not one of them */
-    bool metrics;     /* says its load at GET /metrics */
+    struct span name;   /* in configuration files */
+    bool running;       /* streams can be asked for running usage */
+    bool salt;          /* takes cache_salt */
+    bool whole;         /* its usage counts all choices and prompts, not one of them */
+    int64_t metrics_ms; /* least pause between two readings of GET /metrics; 0: it has none */
 };
 
 /* The row of an endpoint; that of ENDPOINT_NONE is empty, its name "none". */
