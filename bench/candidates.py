@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is measured: the gateway, its rivals and the bare road, each started fresh.
 
-For:       `field.start("nginx")` gives a running Candidate that has answered; its configuration is
-           made from the template in peers/.
+For:       `field.start("nginx", Setting(tls=True))` gives a running Candidate that has answered;
+           its configuration is made from the template in peers/.
 Called by: run.py; scenarios.py asks a Candidate for its address.
 Knows not: what is measured.
 """
 
+import collections
 import json
 import pathlib
 import re
@@ -25,6 +26,10 @@ NPM_SECONDS = 180
 KEEP_ALIVE_MS = 60000  # of the backend: no candidate is to meet a connection that has just closed
 
 
+# tls: clients come by TLS; counted: nothing but requests is to make system calls.
+Setting = collections.namedtuple("Setting", "tls counted", defaults=(False, False))
+
+
 class Unavailable(Exception):
     """A candidate that cannot be had, and why."""
 
@@ -32,8 +37,9 @@ class Unavailable(Exception):
 class Candidate:
     """One that runs. child is None for the bare road to the backend."""
 
-    def __init__(self, name, child, port_h1, port_h2, headers=()):
+    def __init__(self, name, child, port_h1, port_h2, tls=False, headers=()):
         self.name = name
+        self.tls = tls
         self.child = child
         self.port_h1 = port_h1
         self.port_h2 = port_h2
@@ -45,7 +51,7 @@ class Candidate:
         options = ["--url", f"http://127.0.0.1:{port}", "--key", KEY]
         for header in self.headers:
             options += ["--header", header]
-        return options + (["--h2"] if use_h2 else [])
+        return options + ["--h2"] * use_h2 + ["--tls"] * self.tls
 
 
 class Field:
@@ -57,6 +63,7 @@ class Field:
         self.directory = pathlib.Path(directory)
         self.load = self.build / "load"
         self.backends = {}
+        self.certified = False
         for program in ("load", "fake", "tollgate"):
             if not (self.build / program).exists():
                 raise Unavailable(f"{self.build / program} is not there: run make")
@@ -73,7 +80,28 @@ class Field:
             self.backends[kind] = (child, int(words[1]))
         return self.backends[kind]
 
-    def start(self, name):
+    def certificate(self):
+        """{name in templates: file} of the certificate for all, made when first wanted."""
+        home = self.directory / "tls"
+        files = {"CERTIFICATE": home / "certificate.pem", "KEY_FILE": home / "key.pem",
+                 "BUNDLE": home / "bundle.pem"}
+        if not self.certified:
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir(mode=0o700)
+            done = subprocess.run(
+                [program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                 "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                 "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+                 "-keyout", files["KEY_FILE"], "-out", files["CERTIFICATE"]],
+                capture_output=True, text=True, timeout=START_SECONDS)
+            if done.returncode != 0:
+                raise Unavailable(f"openssl made no certificate: {done.stderr.strip()[-200:]}")
+            files["BUNDLE"].write_text(files["CERTIFICATE"].read_text()
+                                       + files["KEY_FILE"].read_text())
+            self.certified = True
+        return files
+
+    def start(self, name, setting=Setting()):
         """A Candidate that has answered one request; Unavailable says why there is none."""
         kind = "openai" if name == "tollgate-openai" else "vllm"
         backend_port = self.backend(kind)[1]
@@ -84,7 +112,9 @@ class Field:
         (state / "journal").mkdir(parents=True)
         ports = {"PORT_H1": free_port(), "PORT_H2": free_port(), "PORT_ADMIN": free_port(),
                  "PORT_BACKEND": backend_port, "KIND": kind, "DIRECTORY": state}
-        candidate = self._launch(name, ports, state)
+        if setting.tls:
+            ports.update(self.certificate())
+        candidate = self._launch(name, setting, ports, state)
         try:
             self._wait_ready(candidate)
         except Unavailable:
@@ -97,34 +127,37 @@ class Field:
             self.processes.stop(candidate.child)
             shutil.rmtree(self.directory / "state", ignore_errors=True)
 
-    def _launch(self, name, ports, state):
+    def _launch(self, name, setting, ports, state):
+        def filled(template):
+            return fill(template, setting, ports, state)
+
         def run(*command, **more):
             return self.processes.start(command, CANDIDATE_CORE, stdin=subprocess.DEVNULL,
                                         stdout=output, stderr=subprocess.STDOUT, **more)
         one_port = ports["PORT_H1"], ports["PORT_H1"]
-        two_ports = ports["PORT_H1"], ports["PORT_H2"]
+        two_ports = ports["PORT_H1"], ports["PORT_H1" if setting.tls else "PORT_H2"]
         with open(self.directory / f"{name}.log", "wb") as output:
             if name == "nghttpx":
-                child = run(program("nghttpx"), "--conf", fill("nghttpx.conf", ports, state))
-                return Candidate(name, child, *one_port)
+                child = run(program("nghttpx"), "--conf", filled("nghttpx.conf"))
+                return Candidate(name, child, *one_port, setting.tls)
             if name == "haproxy":
-                child = run(program("haproxy"), "-db", "-f", fill("haproxy.cfg", ports, state))
-                return Candidate(name, child, *two_ports)
+                child = run(program("haproxy"), "-db", "-f", filled("haproxy.cfg"))
+                return Candidate(name, child, *two_ports, setting.tls)
             if name == "nginx":
                 child = run(program("nginx"), "-e", state / "nginx.log",
-                            "-c", fill("nginx.conf", ports, state))
-                return Candidate(name, child, *two_ports)
+                            "-c", filled("nginx.conf"))
+                return Candidate(name, child, *two_ports, setting.tls)
             if name == "portkey":
                 child = run(program("node"), portkey_entry(self.build), "--headless",
                             f"--port={ports['PORT_H1']}", env={"NODE_ENV": "production",
                                                                "PATH": "/usr/bin:/bin"})
-                return Candidate(name, child, ports["PORT_H1"], None, (
+                return Candidate(name, child, ports["PORT_H1"], None, headers=(
                     "x-portkey-provider:openai",
                     f"x-portkey-custom-host:http://127.0.0.1:{ports['PORT_BACKEND']}/v1"))
             child = run(self.build / "tollgate", "serve", "--config",
-                        fill("tollgate.yaml", ports, state),
+                        filled("tollgate.yaml"),
                         env={"TOLLGATE_BENCH_KEY": KEY, "TOLLGATE_IDLE_KEY": KEY + "0"})
-            return Candidate(name, child, *one_port)
+            return Candidate(name, child, *one_port, setting.tls)
 
     def _wait_ready(self, candidate):
         limit = time.monotonic() + START_SECONDS
@@ -138,9 +171,17 @@ class Field:
         raise Unavailable(f"{candidate.name} did not answer: {' '.join(log.split())[-400:]}")
 
 
-def fill(template, values, state):
-    """A template of peers/ with its @NAME@ filled in, as a file in the state directory."""
-    text = (HERE / "peers" / template).read_text()
+def fill(template, setting, values, state):
+    """A template of peers/ with its @NAME@ filled in, as a file in the state directory.
+
+    A line that begins with @PLAIN@, @TLS@ or @COUNTED@ is for that setting only."""
+    marks = ["TLS" if setting.tls else "PLAIN"] + ["COUNTED"] * setting.counted
+    lines = []
+    for line in (HERE / "peers" / template).read_text().splitlines():
+        marked = re.fullmatch(r"@(PLAIN|TLS|COUNTED)@ +(.*)", line)
+        if marked is None or marked.group(1) in marks:
+            lines.append(marked.group(2) if marked else line)
+    text = "\n".join(lines) + "\n"
     path = state / template
     path.write_text(re.sub(r"@([A-Z0-9_]+)@", lambda match: str(values[match.group(1)]), text))
     return path
@@ -201,4 +242,5 @@ def versions(build):
     return {"nghttpx": rival("nghttpx", "--version"), "haproxy": rival("haproxy", "-v"),
             "nginx": rival("nginx", "-v"), "portkey": portkey_version(build),
             "node": rival("node", "--version"), "strace": rival("strace", "--version"),
+            "openssl": rival("openssl", "version"),
             "tollgate": first_line("git", "-C", HERE, "describe", "--always", "--dirty")}

@@ -16,7 +16,12 @@
 
 static const char usage_text[] =
     "usage: load --url http://ADDRESS:PORT[/PATH] [options]\n"
-    "  --h2                   HTTP/2 with prior knowledge (HTTP/1.1)\n"
+    "  --h2                   HTTP/2 with prior knowledge, with --tls by ALPN (HTTP/1.1)\n"
+    "  --tls                  TLS 1.3; no certificate is verified. Handshakes come before all "
+    "else\n"
+    "  --churn                a connection for each request\n"
+    "  --resume               with --tls --churn: by the session of the connection before\n"
+    "  --wait                 prints `ready` when all is connected, begins at a line on stdin\n"
     "  --connections C        (1)\n"
     "  --streams S            requests at a time on an HTTP/2 connection (1)\n"
     "  --requests N           stop after N requests\n"
@@ -109,9 +114,10 @@ static void print_outcome(void)
     printf(",\"cpu_us_per_request\":%.3f,\"cpu_user_us_per_request\":%.3f",
            (outcome.user_seconds + outcome.system_seconds) * 1e6 / requests,
            outcome.user_seconds * 1e6 / requests);
-    printf(",\"lost_connections\":%" PRIu64 ",\"vanished_ns\":%" PRIu64
-           ",\"first_wrong\":\"%s\"}\n",
-           outcome.lost_links, outcome.vanished_ns, outcome.first_wrong);
+    printf(",\"lost_connections\":%" PRIu64 ",\"handshakes\":%" PRIu64 ",\"resumed\":%" PRIu64,
+           outcome.lost_links, outcome.handshakes, outcome.resumed);
+    printf(",\"vanished_ns\":%" PRIu64 ",\"first_wrong\":\"%s\"}\n", outcome.vanished_ns,
+           outcome.first_wrong);
 }
 
 /* Fills in what depends on several options. NULL: fine, else what does not fit. */
@@ -123,6 +129,8 @@ static const char *complete_plan(struct plan *plan, bool url_given, long body_by
         return "at least one connection and one stream";
     if (plan->streams > 1 && !plan->use_h2)
         return "--streams needs --h2";
+    if (plan->churn && (plan->use_h2 || plan->mode != MODE_CLOSED || plan->rate > 0))
+        return "--churn is for HTTP/1.1 in a closed loop";
     if (plan->mode == MODE_CLOSED && plan->rate > 0)
         plan->mode = MODE_OPEN;
     if (plan->mode == MODE_HOLD_STREAMS || plan->mode == MODE_VANISH)
@@ -140,6 +148,10 @@ int main(int argument_count, char **arguments)
     enum {
         URL,
         H2,
+        TLS,
+        CHURN,
+        RESUME,
+        WAIT,
         CONNECTIONS,
         STREAMS,
         REQUESTS,
@@ -163,6 +175,10 @@ int main(int argument_count, char **arguments)
     static const struct option options[] = {
         {"url", required_argument, NULL, URL},
         {"h2", no_argument, NULL, H2},
+        {"tls", no_argument, NULL, TLS},
+        {"churn", no_argument, NULL, CHURN},
+        {"resume", no_argument, NULL, RESUME},
+        {"wait", no_argument, NULL, WAIT},
         {"connections", required_argument, NULL, CONNECTIONS},
         {"streams", required_argument, NULL, STREAMS},
         {"requests", required_argument, NULL, REQUESTS},
@@ -197,6 +213,18 @@ int main(int argument_count, char **arguments)
             break;
         case H2:
             plan.use_h2 = true;
+            break;
+        case TLS:
+            plan.use_tls = true;
+            break;
+        case CHURN:
+            plan.churn = true;
+            break;
+        case RESUME:
+            plan.resume = true;
+            break;
+        case WAIT:
+            plan.wait = true;
             break;
         case CONNECTIONS:
             plan.connections = (unsigned)number;

@@ -6,7 +6,7 @@
  * Knows not: why a request is made.
  *
  * Sockets are registered once, edge-triggered; a write is tried at once, one for all that a link
- * has to say. */
+ * has to say. With TLS the same bytes pass through load_tls.c on their way. */
 #include "bench/load_client.h"
 
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +24,7 @@
 enum { ARRIVAL_BYTES = 256 * 1024, EPOLL_EVENTS = 256 };
 
 static char arrival[ARRIVAL_BYTES];
+static char opened[ARRIVAL_BYTES]; /* the same without TLS around it */
 
 /* ---- forms ---- */
 
@@ -95,6 +97,13 @@ bool client_init(struct client *client, const struct sockaddr_in *address)
     return client->epoll_fd >= 0;
 }
 
+bool client_use_tls(struct client *client, bool resume)
+{
+    client->tls = tls_link_context();
+    client->tls_resume = resume;
+    return client->tls != NULL;
+}
+
 void link_mark_dirty(struct link *link)
 {
     if (link->dirty || link->fd < 0)
@@ -125,32 +134,62 @@ static void link_break(struct link *link)
         call_end(link->call, ENDING_CUT);
 }
 
+/* Takes what HTTP/2 has to say when all before it is gone. false: there is nothing to send, or the
+ * connection is of no more use. */
+static bool link_fill(struct link *link)
+{
+    if (link->out_at < link->out.count)
+        return true;
+    link->out_at = 0;
+    link->out.count = 0;
+    if (link->h2 != NULL && !h2_fill(link)) {
+        link_break(link);
+        return false;
+    }
+    return link->out.count > 0;
+}
+
+/* The same sealed, and what the handshake has to say before it. */
+static bool link_fill_sealed(struct link *link)
+{
+    struct tls_link *tls = link->tls;
+    struct client *client = link->client;
+
+    if (tls->sealed_at < tls->sealed.count)
+        return true;
+    tls->sealed_at = 0;
+    tls->sealed.count = 0;
+    bool was_shaken = tls->shaken;
+    bool ok = was_shaken || tls_link_shake(tls, &client->tls_problem);
+    if (ok && tls->shaken && !was_shaken) {
+        client->handshakes++;
+        client->resumed += tls_link_resumed(tls);
+    }
+    if (ok && tls->shaken && link_fill(link)) {
+        ok = tls_link_seal(tls, link->out.bytes, link->out.count);
+        link->out_at = link->out.count;
+    }
+    if (!ok)
+        link_break(link);
+    return tls->sealed.count > 0;
+}
+
 /* Writes as much as the socket takes. */
 static void link_flush(struct link *link)
 {
+    const struct buffer *from = link->tls != NULL ? &link->tls->sealed : &link->out;
+    size_t *at = link->tls != NULL ? &link->tls->sealed_at : &link->out_at;
+
     if (link->fd < 0 || link->lost)
         return;
-    for (;;) {
-        if (link->out_at == link->out.count) {
-            link->out_at = 0;
-            link->out.count = 0;
-            if (link->h2 == NULL)
-                return;
-            if (!h2_fill(link)) {
-                link_break(link);
-                return;
-            }
-            if (link->out.count == 0)
-                return;
-        }
-        ssize_t sent = send(link->fd, link->out.bytes + link->out_at,
-                            link->out.count - link->out_at, MSG_NOSIGNAL);
+    while (link->tls != NULL ? link_fill_sealed(link) : link_fill(link)) {
+        ssize_t sent = send(link->fd, from->bytes + *at, from->count - *at, MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno != EAGAIN && errno != EINTR)
                 link_break(link);
             return;
         }
-        link->out_at += (size_t)sent;
+        *at += (size_t)sent;
     }
 }
 
@@ -162,6 +201,35 @@ static void flush_dirty(struct client *client)
         link->dirty = false;
         link_flush(link);
     }
+}
+
+/* Bytes for the protocol of a link. */
+static void link_take(struct link *link, const char *bytes, size_t count)
+{
+    if (link->h2 == NULL)
+        h1_take(link, bytes, count);
+    else if (!h2_take(link, bytes, count))
+        link_break(link);
+}
+
+/* The same, sealed. */
+static void link_take_sealed(struct link *link, const char *bytes, size_t count)
+{
+    struct tls_link *tls = link->tls;
+    bool ok = true;
+
+    tls_link_arrive(tls, bytes, count);
+    if (!tls->shaken)
+        (void)link_fill_sealed(link);
+    while (tls->shaken && ok && link->fd >= 0 && !link->lost) {
+        size_t size = tls_link_read(tls, opened, sizeof opened, &ok);
+        if (size > 0)
+            link_take(link, opened, size);
+        else
+            break;
+    }
+    if (!ok)
+        link_break(link);
 }
 
 /* Reads what is there. An edge is reported once: with `to_end` the server has closed, and its end
@@ -184,10 +252,10 @@ static void link_read(struct link *link, bool to_end)
             return;
         }
         client_read_clock(link->client);
-        if (link->h2 == NULL)
-            h1_take(link, arrival, (size_t)count);
-        else if (!h2_take(link, arrival, (size_t)count))
-            link_break(link);
+        if (link->tls != NULL)
+            link_take_sealed(link, arrival, (size_t)count);
+        else
+            link_take(link, arrival, (size_t)count);
         link_mark_dirty(link);
         if ((size_t)count < sizeof arrival && !to_end)
             return;
@@ -202,7 +270,7 @@ static void link_event(struct link *link, uint32_t events)
         link_read(link, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
     if (events & (EPOLLERR | EPOLLHUP))
         link_break(link);
-    else if ((events & EPOLLOUT) && (link->out.count > 0 || link->h2 != NULL))
+    else if ((events & EPOLLOUT) && (link->out.count > 0 || link->h2 != NULL || link->tls != NULL))
         link_mark_dirty(link);
 }
 
@@ -253,17 +321,26 @@ static bool bind_source(struct client *client, int fd)
     return bind(fd, (struct sockaddr *)&source, sizeof source) == 0;
 }
 
+/* Hangs TLS on a link that connects; what it was before tells of its last session. */
+static bool link_add_tls(struct link *link, struct tls_link *before, bool use_h2)
+{
+    link->tls = before != NULL ? before : calloc(1, sizeof *link->tls);
+    return link->tls != NULL &&
+           tls_link_open(link->tls, link->client->tls, use_h2, link->client->tls_resume);
+}
+
 bool link_open(struct link *link, struct client *client, bool use_h2)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
     struct buffer out = link->out;
     struct buffer in = link->in;
+    struct tls_link *tls = link->tls;
     int on = 1;
 
     out.count = 0;
     in.count = 0;
-    *link = (struct link){.client = client, .fd = -1, .out = out, .in = in};
+    *link = (struct link){.client = client, .fd = -1, .out = out, .in = in, .tls = tls};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
@@ -276,17 +353,31 @@ bool link_open(struct link *link, struct client *client, bool use_h2)
         return false;
     }
     link->fd = fd;
-    if (use_h2 && !h2_open(link)) {
+    if ((client->tls != NULL && !link_add_tls(link, tls, use_h2)) || (use_h2 && !h2_open(link))) {
         link_close(link, false);
         return false;
     }
     return true;
 }
 
+/* close_notify, unless something before it has not left. */
+static void link_say_goodbye(struct link *link, bool reset)
+{
+    struct tls_link *tls = link->tls;
+    bool all_left = tls->sealed_at == tls->sealed.count;
+
+    tls_link_close(tls);
+    if (all_left && !reset && tls->sealed.count > tls->sealed_at)
+        (void)send(link->fd, tls->sealed.bytes + tls->sealed_at, tls->sealed.count - tls->sealed_at,
+                   MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void link_close(struct link *link, bool reset)
 {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
 
+    if (link->tls != NULL && link->fd >= 0)
+        link_say_goodbye(link, reset);
     if (link->fd >= 0) {
         if (reset)
             setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
@@ -301,6 +392,10 @@ void link_close(struct link *link, bool reset)
 void link_fini(struct link *link)
 {
     link_close(link, false);
+    if (link->tls != NULL)
+        tls_link_fini(link->tls);
+    free(link->tls);
+    link->tls = NULL;
     buffer_fini(&link->out);
     buffer_fini(&link->in);
 }

@@ -2,8 +2,9 @@
 /* bench/load_client.h: connections to a server and the requests on them, from one thread.
  *
  * For:       the load and soak clients: many connections, HTTP/1.1 or HTTP/2 with prior knowledge,
- *            one epoll.
- * Called by: load.c, the soak client; load_h1.c and load_h2.c are its two protocols.
+ *            or either by TLS and ALPN; one epoll.
+ * Called by: load.c, the soak client; load_h1.c and load_h2.c are its two protocols, load_tls.c
+ *            stands below them.
  * Knows not: why a request is made.
  *
  *     client_init(&client, &address);        then set the three hooks
@@ -18,6 +19,7 @@
 #include <netinet/in.h>
 
 #include "bench/load_answer.h"
+#include "bench/load_tls.h"
 
 enum { FIELDS_MOST = 24, COUNTER_DIGITS = 10, NO_COUNTER = -1 };
 
@@ -87,8 +89,9 @@ struct link {
     unsigned running; /* calls under way */
     struct link *next_dirty;
     struct link *next_lost;
-    struct buffer out;
+    struct buffer out; /* to be sent; with TLS, to be sealed */
     size_t out_at;
+    struct tls_link *tls; /* NULL: none */
     /* HTTP/1.1 */
     struct call *call;
     enum h1_state state;
@@ -106,6 +109,11 @@ struct client {
     unsigned sources; /* local addresses 127.0.0.1 and up; 0: the kernel's choice */
     unsigned next_source;
     uint32_t h2_window; /* bytes of a stream that may be under way */
+    SSL_CTX *tls;       /* NULL: no TLS */
+    bool tls_resume;    /* a link tries the session of its last connection */
+    uint64_t handshakes;
+    uint64_t resumed;        /* of them */
+    const char *tls_problem; /* of the last connection that broke; NULL: none */
     struct link *dirty;
     struct link *lost;
     void (*call_progress)(struct call *call); /* body bytes were read; NULL: not wanted */
@@ -117,6 +125,10 @@ struct client {
 bool client_init(struct client *client, const struct sockaddr_in *address);
 void client_read_clock(struct client *client);
 
+/* Links opened from now on speak TLS; `resume` shortens the handshake of a link that is opened
+ * again. false: OpenSSL refuses. */
+bool client_use_tls(struct client *client, bool resume);
+
 /* Sends what is due, waits at most timeout_ns (-1: for ever), handles what came. false: a signal
  * came. */
 bool client_turn(struct client *client, int64_t timeout_ns, const sigset_t *signals);
@@ -127,6 +139,9 @@ bool link_open(struct link *link, struct client *client, bool use_h2);
 /* Closes without a word to the program; calls on it are forgotten. reset: RST in place of FIN. */
 void link_close(struct link *link, bool reset);
 void link_fini(struct link *link);
+
+/* Closes at the end of the turn and reports the link as lost. No call may be under way. */
+void link_mark_lost(struct link *link);
 
 /* Starts a request. An HTTP/1.1 link bears one at a time. false: the link bears no more. */
 bool call_start(struct call *call, struct link *link, const struct form *form, struct text body,
@@ -142,7 +157,6 @@ void call_pause(struct call *call, bool paused);
 /* ---- between the files of the client ---- */
 
 void link_mark_dirty(struct link *link);
-void link_mark_lost(struct link *link);
 void call_end(struct call *call, enum ending ending);
 
 /* Body bytes [at, at + count) with the counter in its place. */

@@ -157,7 +157,7 @@ bool h2_start(struct link *link, struct call *call)
     size_t count = 0;
 
     fields[count++] = pair(TEXT(":method"), form->method);
-    fields[count++] = pair(TEXT(":scheme"), TEXT("http"));
+    fields[count++] = pair(TEXT(":scheme"), link->tls != NULL ? TEXT("https") : TEXT("http"));
     fields[count++] = pair(TEXT(":authority"), form->authority);
     fields[count++] = pair(TEXT(":path"), form->path);
     for (size_t i = 0; i < form->field_count; i++)

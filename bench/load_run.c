@@ -224,7 +224,9 @@ static void on_ended(struct call *call, enum ending ending)
     if (was_held)
         held--;
     slot->held = false;
-    if (plan->mode == MODE_OPEN)
+    if (plan->churn)
+        link_mark_lost(slot->link);
+    else if (plan->mode == MODE_OPEN)
         free_slot(slot);
     else if (plan->mode != MODE_CLOSED && !was_held)
         start_next_held();
@@ -249,11 +251,12 @@ static void on_lost(struct link *link)
 {
     size_t first = (size_t)(link - links) * plan->streams;
 
-    outcome->lost_links++;
-    if (stop)
+    outcome->lost_links += !plan->churn;
+    if (stop || (plan->churn && !may_start()))
         return;
     if (++failed_opens > 10 * plan->connections || !link_open(link, &client, plan->use_h2)) {
-        fprintf(stderr, "load: connections fail: %s\n", outcome->first_wrong);
+        fprintf(stderr, "load: connections fail: %s %s\n",
+                client.tls_problem != NULL ? client.tls_problem : "", outcome->first_wrong);
         stop = 1;
         return;
     }
@@ -358,6 +361,41 @@ static void vanish(void)
         link_close(&links[i], false);
 }
 
+/* Handshakes before anything is measured, a few at a time: what they cost is a figure of its own.
+ */
+static bool make_handshakes(unsigned most_missing, unsigned opened, const sigset_t *signals)
+{
+    uint64_t limit_ns = client.now_ns + 30000000000u;
+
+    while (opened - client.handshakes > most_missing && client.now_ns < limit_ns && !stop)
+        client_turn(&client, 100000000, signals);
+    return opened - client.handshakes <= most_missing;
+}
+
+static bool wait_for_a_line(void)
+{
+    char line[16];
+
+    printf("ready\n");
+    fflush(stdout);
+    return fgets(line, sizeof line, stdin) != NULL;
+}
+
+static bool connect_links(const sigset_t *signals)
+{
+    bool shake = plan->use_tls && !plan->churn;
+
+    for (unsigned i = 0; i < plan->connections; i++)
+        if (!link_open(&links[i], &client, plan->use_h2) ||
+            (shake && !make_handshakes(HELD_AT_ONCE, i + 1, signals)))
+            return false;
+    if (shake && !make_handshakes(0, plan->connections, signals))
+        return false;
+    client.handshakes = 0;
+    client.resumed = 0;
+    return !plan->wait || wait_for_a_line();
+}
+
 static double seconds_of(struct timeval time)
 {
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
@@ -395,14 +433,18 @@ static void run_mode(const sigset_t *signals)
     }
     client_read_clock(&client);
     getrusage(RUSAGE_SELF, &after);
+    outcome->handshakes = client.handshakes;
+    outcome->resumed = client.resumed;
     outcome->seconds = (double)(client.now_ns - begin_ns) / 1e9;
     outcome->user_seconds = seconds_of(after.ru_utime) - seconds_of(before.ru_utime);
     outcome->system_seconds = seconds_of(after.ru_stime) - seconds_of(before.ru_stime);
 }
 
-static bool prepare(void)
+static bool prepare(const sigset_t *signals)
 {
     if (!client_init(&client, &plan->address))
+        return false;
+    if (plan->use_tls && !client_use_tls(&client, plan->resume))
         return false;
     client.sources = plan->sources;
     client.call_ended = on_ended;
@@ -416,14 +458,11 @@ static bool prepare(void)
         return false;
     make_body();
     make_form();
-    for (unsigned i = 0; i < plan->connections; i++)
-        if (!link_open(&links[i], &client, plan->use_h2))
-            return false;
     for (size_t i = 0; i < slot_count; i++) {
         slots[i].link = &links[i / plan->streams];
         slots[i].call.answer.delivery = plan->kind == KIND_SSE ? &outcome->delivery : NULL;
     }
-    return true;
+    return connect_links(signals);
 }
 
 static void clean_up(void)
@@ -453,8 +492,9 @@ bool run_plan(const struct plan *the_plan, struct outcome *out_outcome)
     sigemptyset(&signals);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    if (!prepare()) {
-        fprintf(stderr, "load: cannot connect: %s\n", strerror(errno));
+    if (!prepare(&signals)) {
+        fprintf(stderr, "load: cannot connect: %s\n",
+                client.tls_problem != NULL ? client.tls_problem : strerror(errno));
         return false;
     }
     run_mode(&signals);

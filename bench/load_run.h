@@ -18,6 +18,10 @@ struct plan {
     bool use_h2;
     bool ask_usage;    /* stream_options.include_usage; then it must be shown, else it must not */
     bool hold_request; /* a held connection has served one request */
+    bool use_tls;
+    bool resume; /* TLS: a connection that is opened again resumes its session */
+    bool churn;  /* MODE_CLOSED: each request has a connection of its own */
+    bool wait;   /* `ready` is printed when all is connected; it begins at a line on stdin */
     unsigned connections;
     unsigned streams;  /* per connection */
     uint64_t requests; /* 0: as many as fit in `seconds` */
@@ -41,6 +45,8 @@ struct outcome {
     uint64_t requests; /* finished, right or wrong */
     uint64_t wrong;
     uint64_t lost_links;
+    uint64_t handshakes; /* TLS, while it was measured */
+    uint64_t resumed;    /* of them */
     uint64_t events;
     uint64_t body_bytes;
     double seconds;

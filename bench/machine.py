@@ -152,13 +152,17 @@ def _own_seconds():
 
 
 class Watch:
-    """From its making to done(): what the process trees used, and what others took.
+    """From its making, or begin(), to done(): what the process trees used, and what others took.
 
     Programs that ran in between and were waited for count as ours."""
 
     def __init__(self, *pids):
         self.pids = pids
-        self.trees_ns = {pid: tree_cpu_ns(pid) for pid in pids}
+        self.begin()
+
+    def begin(self):
+        """Forgets what was before."""
+        self.trees_ns = {pid: tree_cpu_ns(pid) for pid in self.pids}
         self.own = _own_seconds()
         self.busy = _busy_seconds()
         self.began = time.monotonic()

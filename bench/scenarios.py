@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 
-from candidates import PLAIN_PROXIES, program
+from candidates import PLAIN_PROXIES, Setting, program
 from machine import CANDIDATE_CORE, OTHER_CORE, Watch, tree, tree_rss_bytes, tree_tasks
 
 SSE_TOKENS = 100
@@ -25,6 +25,7 @@ SSE_DELAY_MS = 10
 SSE_RATE = 127  # streams begun a second, so that 128 run; a prime, so that their events never meet
 TRACED_RATE = 13
 HOLD_SECONDS = 40
+LOAD_SECONDS = 120
 VANISH_SECONDS = 12
 SETTLE_SECONDS = 1.0
 COMPILER_WARM = 5  # times longer for a candidate that is compiled while it runs
@@ -52,16 +53,22 @@ class Bench:
     def backend_of(self, candidate):
         return self.field.backend("openai" if candidate.name == "tollgate-openai" else "vllm")
 
-    def load(self, candidate, options, use_h2=False):
-        """Runs the load client once; its figures."""
+    def load(self, candidate, options, use_h2=False, connected=None):
+        """Runs the load client once; its figures. With `connected` it first makes its connections,
+        then that is called, then it begins."""
         command = [self.field.load, *candidate.address(use_h2), *options]
-        child = self.field.processes.start(command, OTHER_CORE, stdout=subprocess.PIPE,
-                                           stderr=subprocess.PIPE, text=True)
+        child = self.field.processes.start(
+            [*command, "--wait"] if connected else command, OTHER_CORE,
+            stdin=subprocess.PIPE if connected else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        watchdog = threading.Timer(LOAD_SECONDS, child.kill)
+        watchdog.start()
         try:
-            output, errors = child.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            raise Failed("the load client did not end") from None
+            if connected and child.stdout.readline().strip() == "ready":
+                connected()
+            output, errors = child.communicate("begin\n" if connected else None)
         finally:
+            watchdog.cancel()
             self.field.processes.stop(child)
         return read_load(output, errors)
 
@@ -73,7 +80,8 @@ class Bench:
         if candidate.child is not None:
             pids.append(candidate.child.pid)
         watch = Watch(*pids)
-        loaded = self.load(candidate, options, use_h2)
+        loaded = self.load(candidate, options, use_h2,
+                           watch.begin if candidate.tls and "--churn" not in options else None)
         used_ns, others = watch.done()
         figures = {"others": others}
         if loaded["wrong"] > 0:
@@ -88,6 +96,8 @@ class Bench:
             figures["core_share"] = cpu_ns / 1e9 / loaded["seconds"]
             if loaded["events"] > 0:
                 figures["cpu_us_per_chunk"] = cpu_ns / 1000 / loaded["events"]
+            if loaded["handshakes"] > 0:
+                figures["cpu_us_per_connection"] = cpu_ns / 1000 / loaded["handshakes"]
         return loaded, figures
 
     def hold(self, candidate, options):
@@ -129,6 +139,23 @@ def closed_loop(use_h2, connections, streams, body):
         loaded, figures = bench.measured(
             candidate, [*options, "--seconds", bench.durations.closed], use_h2)
         return {**figures, "rps": loaded["rps"]}
+    return measure
+
+
+def new_connections(resume):
+    """Each request on a connection of its own, 64 at a time: accept, handshake, request, close. A
+    session is used once, as RFC 8446 appendix C.4 wants it: who gives no new one when it resumes
+    makes every second handshake a full one. The first of each of the 64 has no session yet."""
+    def measure(bench, candidate):
+        connections = 64
+        loaded, figures = bench.measured(
+            candidate, ["--connections", connections, "--churn", *["--resume"] * resume,
+                        "--seconds", bench.durations.closed])
+        figures["connections_per_s"] = loaded["handshakes"] / loaded["seconds"]
+        if resume:
+            again = max(1, loaded["handshakes"] - connections)
+            figures["resumed_share"] = loaded["resumed"] / again
+        return figures
     return measure
 
 
@@ -235,18 +262,28 @@ def clients_vanish(bench, candidate):
 
 
 def traced(bench, candidate, options, use_h2, path):
-    """System calls of a candidate during one run of the load client: (load's figures, calls)."""
+    """System calls of a candidate during one run of the load client: (load's figures, calls). With
+    TLS the handshakes come before."""
     members = [str(pid) for pid, _ in tree(candidate.child.pid)]
+    tracers = []
+
+    def attach():
+        tracers.append(bench.field.processes.start(
+            [program("strace"), "-q", "-c", "-f", "-U", "calls,name", "-o", path,
+             *(part for pid in members for part in ("-p", pid))], CANDIDATE_CORE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        wait_traced(candidate, tracers[0])
+
     bench.load(candidate, options, use_h2)
-    tracer = bench.field.processes.start(
-        [program("strace"), "-q", "-c", "-f", "-U", "calls,name", "-o", path,
-         *(part for pid in members for part in ("-p", pid))], CANDIDATE_CORE,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        wait_traced(candidate, tracer)
-        loaded = bench.load(candidate, options, use_h2)
+        if candidate.tls:
+            loaded = bench.load(candidate, options, use_h2, attach)
+        else:
+            attach()
+            loaded = bench.load(candidate, options, use_h2)
     finally:
-        bench.field.processes.stop(tracer, 2)
+        for tracer in tracers:
+            bench.field.processes.stop(tracer, 2)
     calls = {}
     for line in path.read_text().splitlines():
         words = line.split()
@@ -291,14 +328,19 @@ def system_calls(use_h2, streamed):
     return measure
 
 
-Scenario = collections.namedtuple("Scenario", "measure candidates quick rounds watched")
+Scenario = collections.namedtuple("Scenario", "measure candidates quick rounds watched setting",
+                                  defaults=(Setting(),))
 GATEWAY = ("tollgate",)
 BOTH_KINDS = ("tollgate", "tollgate-openai")
 PLAIN = PLAIN_PROXIES
 BARE = ("direct",)
 PORTKEY = ("portkey",)
+COUNTED = Setting(counted=True)
+TLS = Setting(tls=True)
+TLS_COUNTED = Setting(tls=True, counted=True)
 
-# rounds: at most so many, None: all; watched: others on the machine spoil it.
+# rounds: at most so many, None: all; watched: others on the machine spoil it; setting: of the
+# candidate.
 SCENARIOS = {
     "saturation-h1": Scenario(closed_loop(False, 64, 1, "chat"),
                               PLAIN + PORTKEY + BARE + BOTH_KINDS, True, None, True),
@@ -315,7 +357,28 @@ SCENARIOS = {
     "vanish": Scenario(clients_vanish, PLAIN + GATEWAY, False, 3, False),
     "memory": Scenario(memory, PLAIN + GATEWAY, False, 1, False),
     "memory-streams": Scenario(memory_of_streams, PLAIN + GATEWAY, False, 1, False),
-    "calls-h1": Scenario(system_calls(False, False), PLAIN + GATEWAY, False, 1, False),
-    "calls-h2": Scenario(system_calls(True, False), PLAIN + GATEWAY, False, 1, False),
-    "calls-chunk": Scenario(system_calls(False, True), PLAIN + GATEWAY, False, 1, False),
+    "calls-h1": Scenario(system_calls(False, False), PLAIN + GATEWAY, False, 1, False, COUNTED),
+    "calls-h2": Scenario(system_calls(True, False), PLAIN + GATEWAY, False, 1, False, COUNTED),
+    "calls-chunk": Scenario(system_calls(False, True), PLAIN + GATEWAY, False, 1, False, COUNTED),
+    "tls-saturation-h1": Scenario(closed_loop(False, 64, 1, "chat"), PLAIN + GATEWAY,
+                                  True, None, True, TLS),
+    "tls-saturation-h2": Scenario(closed_loop(True, 16, 32, "chat"), PLAIN + GATEWAY,
+                                  True, None, True, TLS),
+    "tls-sse-h1": Scenario(paced_streams(False), PLAIN + GATEWAY, False, None, True, TLS),
+    "tls-sse-h2": Scenario(paced_streams(True), PLAIN + GATEWAY, False, None, True, TLS),
+    "tls-sse-flood": Scenario(flood_of_streams, PLAIN + GATEWAY, False, None, True, TLS),
+    "tls-prompt-h1": Scenario(closed_loop(False, 16, 1, "big"), PLAIN + GATEWAY,
+                              False, None, True, TLS),
+    "tls-prompt-h2": Scenario(closed_loop(True, 8, 2, "big"), PLAIN + GATEWAY,
+                              False, None, True, TLS),
+    "tls-full": Scenario(new_connections(False), PLAIN + GATEWAY, False, None, True, TLS),
+    "tls-resumed": Scenario(new_connections(True), PLAIN + GATEWAY, False, None, True, TLS),
+    "tls-memory": Scenario(memory, PLAIN + GATEWAY, False, 1, False, TLS),
+    "tls-memory-streams": Scenario(memory_of_streams, PLAIN + GATEWAY, False, 1, False, TLS),
+    "tls-calls-h1": Scenario(system_calls(False, False), PLAIN + GATEWAY, False, 1, False,
+                             TLS_COUNTED),
+    "tls-calls-h2": Scenario(system_calls(True, False), PLAIN + GATEWAY, False, 1, False,
+                             TLS_COUNTED),
+    "tls-calls-chunk": Scenario(system_calls(False, True), PLAIN + GATEWAY, False, 1, False,
+                                TLS_COUNTED),
 }
