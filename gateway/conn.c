@@ -428,6 +428,8 @@ static bool shake(struct conn *conn)
         know_by_alpn(conn);
         return true;
     case IO_AGAIN:
+        if (conn->io.readable)
+            server_wake(conn->worker, &conn->wake); /* others first */
         return false;
     default:
         metric_add(METRIC_handshakes_failed_total, 1);

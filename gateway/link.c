@@ -362,6 +362,8 @@ static bool shake(struct link *link)
             metric_add(METRIC_replica_handshakes_resumed_total, 1);
         return true;
     case IO_AGAIN:
+        if (io->readable)
+            server_wake(link->worker, link->user); /* others first */
         return false;
     default:
         metric_add(METRIC_replica_handshakes_failed_total, 1);

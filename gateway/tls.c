@@ -24,6 +24,10 @@
 #define RECORD_BYTES 16384u
 #define RECORD_EXTRA_BYTES 256u /* around a record, at most; RFC 8446 section 5.2 */
 #define RECORDS_TOGETHER 4u
+/* Control records of the peer (key updates, renegotiations refused) are answered, too: one that
+ * makes us say more than this and takes none of it is given up. */
+#define UNSENT_BYTES_MAX (2 * sizeof(((struct tls_scratch *)NULL)->sealed))
+#define RECEIVES_AT_A_TIME 16 /* of one call: records without bytes for us hold nobody else up */
 #define HOST_BYTES_MAX 256
 #define COVERED_BYTES_MAX 64
 
@@ -33,7 +37,8 @@ struct tls_scratch {
     char plain[RECORD_BYTES]; /* small pieces that become one record */
 };
 
-/* Moves: shaking → open → (finished), or failed from anywhere. */
+/* Moves: shaking → open → (finished), or failed from anywhere. A socket that takes no more (mute)
+ * may still have an answer to be read. */
 struct tls {
     SSL *ssl;
     struct io *io;
@@ -44,6 +49,8 @@ struct tls {
     bool eof;                    /* the socket has no more */
     bool shaken;                 /* the handshake is made */
     bool failed;                 /* nothing more passes */
+    bool mute;                   /* the socket refuses bytes */
+    uint8_t receives;            /* recvs that this call may still make */
     bool ended;                  /* the peer's close_notify has come */
     bool finishing;              /* FIN when nothing is unsent */
     bool progress;               /* unsent bytes were taken since the last look */
@@ -60,10 +67,11 @@ static int read_some(BIO *bio, char *out, int room)
 {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (!tls->readable) {
+    if (!tls->readable || tls->receives == 0) {
         BIO_set_retry_read(bio);
         return -1;
     }
+    tls->receives--;
     const ssize_t got = io_receive(tls->io, out, (size_t)room);
     if (got > 0) {
         /* As in io.c: a short read has emptied the socket, and after a hang-up no edge comes. */
@@ -129,11 +137,11 @@ static void fail(struct tls *tls, const char *problem)
 /* Sends bytes; returns how many the socket took. */
 static size_t transmit(struct tls *tls, const char *bytes, size_t size)
 {
-    if (size == 0 || !tls->writable)
+    if (size == 0 || !tls->writable || tls->mute)
         return 0;
     const ssize_t sent = io_transmit(tls->io, bytes, size);
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-        fail(tls, strerrordesc_np(errno));
+        tls->mute = true;
     const size_t taken = sent > 0 ? (size_t)sent : 0;
     tls->writable = taken == size;
     return taken;
@@ -156,10 +164,16 @@ static void flush(struct tls *tls)
     }
     if (tls->unsent.size == 0)
         taken = transmit(tls, scratch->sealed, scratch->size);
-    if (taken < scratch->size &&
-        !buffer_append(&tls->unsent, (struct span){scratch->sealed + taken, scratch->size - taken}))
-        fail(tls, "out of memory");
+    const struct span rest = {scratch->sealed + taken, scratch->size - taken};
     scratch->size = 0;
+    if (tls->mute) {
+        buffer_free(&tls->unsent);
+        tls->unsent_at = 0;
+    } else if (rest.size && !buffer_append(&tls->unsent, rest)) {
+        fail(tls, "out of memory");
+    }
+    if (tls->unsent.size - tls->unsent_at > UNSENT_BYTES_MAX)
+        fail(tls, "the peer asks and takes no answers");
     if (tls->unsent.size == 0 && tls->finishing && tls->io->fd >= 0) {
         tls->finishing = false;
         shutdown(tls->io->fd, SHUT_WR);
@@ -168,7 +182,7 @@ static void flush(struct tls *tls)
 
 static void set_writable(struct tls *tls)
 {
-    tls->io->writable = tls->failed || (tls->writable && tls->unsent.size == 0);
+    tls->io->writable = tls->failed || tls->mute || (tls->writable && tls->unsent.size == 0);
 }
 
 void tls_edge(struct io *io, uint32_t events)
@@ -181,7 +195,7 @@ void tls_edge(struct io *io, uint32_t events)
     if (tls->unsent.size && tls->writable)
         flush(tls);
     set_writable(tls);
-    if (tls->failed)
+    if (tls->failed || tls->mute)
         io->readable = true; /* so that it is read, and found out */
 }
 
@@ -297,6 +311,7 @@ enum io_result tls_shake(struct io *io)
     struct tls *tls = io->tls;
     enum io_result result;
     do {
+        tls->receives = RECEIVES_AT_A_TIME;
         ERR_clear_error();
         const int done = SSL_do_handshake(tls->ssl);
         result =
@@ -307,7 +322,8 @@ enum io_result tls_shake(struct io *io)
         /* More of a long handshake waits to be sent. */
     } while (result == IO_AGAIN && SSL_want_write(tls->ssl) && tls->unsent.size == 0);
     tls->shaken = result == IO_DONE;
-    io->readable = result == IO_DONE && (tls->readable || SSL_has_pending(tls->ssl));
+    io->readable = (result == IO_DONE && (tls->readable || SSL_has_pending(tls->ssl))) ||
+                   (result == IO_AGAIN && tls->readable && tls->receives == 0);
     set_writable(tls);
     return result;
 }
@@ -379,6 +395,7 @@ enum io_result tls_recv(struct io *io, char *out, size_t room, size_t *out_size)
     size_t size = 0;
     *out_size = 0;
     io->readable = false;
+    tls->receives = RECEIVES_AT_A_TIME;
     if (tls->ended || tls->failed)
         return tls->ended ? IO_END : IO_FAILED;
     /* One record comes at a time: all that are there are taken. */
@@ -395,7 +412,8 @@ enum io_result tls_recv(struct io *io, char *out, size_t room, size_t *out_size)
     flush(tls); /* tickets, key updates, alerts */
     set_writable(tls);
     /* An end behind bytes is told by the next call. */
-    io->readable = *out_size == room || (*out_size && result != IO_DONE && result != IO_AGAIN);
+    io->readable = *out_size == room || (tls->readable && tls->receives == 0) ||
+                   (*out_size && result != IO_DONE && result != IO_AGAIN);
     return *out_size ? IO_DONE : result;
 }
 
@@ -436,7 +454,7 @@ enum io_result tls_send(struct io *io, const struct iovec *pieces, int count, si
     struct tls_scratch *scratch = tls->scratch;
     struct cursor cursor = {pieces, count, 0};
     *out_size = 0;
-    while (!tls->failed && tls->unsent.size == 0) {
+    while (!tls->failed && !tls->mute && tls->unsent.size == 0) {
         const struct span record = next_record(&cursor, scratch->plain);
         size_t written = 0;
         if (record.size == 0)
@@ -453,14 +471,14 @@ enum io_result tls_send(struct io *io, const struct iovec *pieces, int count, si
     }
     flush(tls);
     set_writable(tls);
-    if (tls->failed)
+    if (tls->failed || tls->mute)
         return IO_FAILED;
     return *out_size || tls->unsent.size == 0 ? IO_DONE : IO_AGAIN;
 }
 
 bool tls_has_unsent(const struct io *io)
 {
-    return io->tls->unsent.size > 0 && !io->tls->failed;
+    return io->tls->unsent.size > 0 && !io->tls->failed && !io->tls->mute;
 }
 
 bool tls_take_progress(struct io *io)
