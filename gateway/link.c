@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "config/base/clock.h"
+#include "config/base/hash.h"
 #include "config/base/metrics.h"
 #include "gateway/address.h"
 #include "gateway/names.h"
@@ -351,7 +352,8 @@ static bool shake(struct link *link)
     struct io *io = &link->io;
     if (link->pool->context == NULL)
         return true;
-    if (io->tls == NULL && tls_connect(io, link->pool->context, link->worker->tls_scratch) != OK) {
+    if (io->tls == NULL && tls_connect(io, link->pool->context, link->worker->tls_scratch,
+                                       hash_text(link->pool->host) + link->pool->port) != OK) {
         fail_for_want(link, ENOMEM);
         return false;
     }

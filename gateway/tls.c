@@ -44,6 +44,7 @@ struct tls {
     struct io *io;
     struct tls_context *context; /* one reference */
     struct tls_scratch *scratch; /* the worker's */
+    uint64_t place;              /* a client's: what it is connected to */
     bool readable;               /* the socket: an edge came and was not read to its end */
     bool writable;               /* the socket: the last send took all */
     bool eof;                    /* the socket has no more */
@@ -252,20 +253,25 @@ enum err tls_accept(struct io *io, struct tls_context *context, struct tls_scrat
 static void resume(struct tls *tls)
 {
     struct tls_context *context = tls->context;
+    const struct kept_session *kept = &context->sessions[tls->place % SESSIONS_KEPT];
     pthread_mutex_lock(&context->lock);
     /* A copy: the library writes into what it resumes, and other workers resume it, too. */
-    SSL_SESSION *session = context->session ? SSL_SESSION_dup(context->session) : NULL;
+    SSL_SESSION *session =
+        kept->session && kept->place == tls->place ? SSL_SESSION_dup(kept->session) : NULL;
     pthread_mutex_unlock(&context->lock);
     if (session)
         (void)SSL_set_session(tls->ssl, session);
     SSL_SESSION_free(session);
 }
 
-enum err tls_connect(struct io *io, struct tls_context *context, struct tls_scratch *scratch)
+enum err tls_connect(struct io *io, struct tls_context *context, struct tls_scratch *scratch,
+                     uint64_t place)
 {
     const enum err err = open_session(io, context, scratch);
     if (err != OK)
         return err;
+    io->tls->place = place;
+    SSL_set_app_data(io->tls->ssl, &io->tls->place);
     SSL_set_connect_state(io->tls->ssl);
     if (!context->name_is_address && SSL_set_tlsext_host_name(io->tls->ssl, context->name) != 1)
         return ERR_NO_MEMORY;

@@ -43,12 +43,13 @@ struct tls_scratch;
 MUST_CHECK struct tls_scratch *tls_scratch_new(void);
 void tls_scratch_free(struct tls_scratch *scratch);
 
-/* Hangs a session on a connected socket: as the server, or as the client. The handshake is still to
- * be made. Errors: ERR_NO_MEMORY. */
+/* Hangs a session on a connected socket: as the server, or as the client (place: a hash of what is
+ * connected to; sessions are resumed with the same one alone). The handshake is still to be made.
+ * Errors: ERR_NO_MEMORY. */
 MUST_CHECK enum err tls_accept(struct io *io, struct tls_context *context,
                                struct tls_scratch *scratch);
 MUST_CHECK enum err tls_connect(struct io *io, struct tls_context *context,
-                                struct tls_scratch *scratch);
+                                struct tls_scratch *scratch, uint64_t place);
 
 /* Goes on with the handshake. IO_DONE: it is made. IO_AGAIN: `ready` rings. IO_FAILED:
  * tls_problem() says why; the alert that says so is on its way (io_finish()). */

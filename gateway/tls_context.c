@@ -326,9 +326,11 @@ static int choose_protocol(SSL *session, const unsigned char **out, unsigned cha
 static int keep_session(SSL *session, SSL_SESSION *kept)
 {
     struct tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(session));
+    const uint64_t *place = SSL_get_app_data(session); /* tls_connect() has put it there */
+    struct kept_session *slot = &context->sessions[*place % SESSIONS_KEPT];
     pthread_mutex_lock(&context->lock);
-    SSL_SESSION *before = context->session;
-    context->session = kept;
+    SSL_SESSION *before = slot->session;
+    *slot = (struct kept_session){*place, kept};
     pthread_mutex_unlock(&context->lock);
     SSL_SESSION_free(before);
     return 1; /* its reference is ours */
@@ -394,7 +396,8 @@ static bool set_client(struct recipe *recipe, struct tls_context *context)
 
 static void free_context(struct tls_context *context)
 {
-    SSL_SESSION_free(context->session);
+    for (size_t i = 0; i < SESSIONS_KEPT; i++)
+        SSL_SESSION_free(context->sessions[i].session);
     SSL_CTX_free(context->ssl);
     OPENSSL_cleanse(context->tickets, sizeof context->tickets);
     pthread_mutex_destroy(&context->lock);

@@ -26,6 +26,14 @@ struct ticket_key {
     uint64_t made_ns; /* 0: none */
 };
 
+/* The last session with one of the replicas that a context is for. */
+struct kept_session {
+    uint64_t place;
+    SSL_SESSION *session; /* NULL: none */
+};
+
+#define SESSIONS_KEPT 16u
+
 struct tls_context {
     struct tls_context *next;          /* of all that live; under the list's lock */
     uint32_t references;               /* likewise */
@@ -35,8 +43,8 @@ struct tls_context {
     bool name_is_address;
 
     pthread_mutex_t lock;
-    struct ticket_key tickets[2]; /* a listener's: the newest first */
-    SSL_SESSION *session;         /* a replica's: the last one, to be resumed */
+    struct ticket_key tickets[2];                /* a listener's: the newest first */
+    struct kept_session sessions[SESSIONS_KEPT]; /* of replicas, to be resumed; by place */
 };
 
 /* Why the library refused: a static text; fallback when it does not say. Empties its queue. */
