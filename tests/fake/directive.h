@@ -13,8 +13,14 @@
  * delay_ms=N      between the events of a choice; a plain answer waits for all its events first
  * first_ms=N      before the head
  * head_ms=N       between the head and the first event
+ * ping_ms=N       in a stream that is silent for so long a comment `:` is sent, an event `ping` in
+ *                 /v1/messages; again and again
  * stamp=1         an event's content begins with t<CLOCK_MONOTONIC in ns> and a blank
  * big=BYTES       so many `x` more in the first event, or in the plain answer
+ * reasoning=N     so many reasoning tokens before the others (reasoning_content, reasoning,
+ *                 thinking); a limit of the body holds for both together
+ * tool=NAME       a call of this tool is the answer, as when tool_choice demands it; its arguments
+ *                 fit the tool's schema if the body has it
  * fail=STATUS     an error in the API's shape; retry_after=S adds that header
  * status_only=S   that status with an empty body
  * reset=WHEN      RST; WHEN is before (the first byte), head (after it), or N: after N events with
@@ -22,13 +28,10 @@
  * fin=WHEN        a clean close without the end of the body; WHEN as above
  * stall=WHEN      silence until the client leaves; WHEN as above
  * error_event=N   after N events an error event as the kind writes it, then [DONE] where the API
- * has one; response.failed in /v1/responses failed=1        a response (/v1/responses) ends as
- * failed when all its tokens are there once=KEY        the faults of this request come only to the
- * first request that bears KEY reasoning=N     so many reasoning tokens before the others
- * (reasoning_content, reasoning, thinking); a limit of the body holds for both together tool=NAME
- * a call of this tool is the answer, as when tool_choice demands it; its arguments fit the tool's
- * schema if the body has it ping_ms=N       in a stream that is silent for N ms a comment `:` is
- * sent, an event `ping` in /v1/messages; again and again no_usage=1      no usage anywhere
+ *                 has one; response.failed in /v1/responses
+ * failed=1        a response (/v1/responses) ends as failed when all its tokens are there
+ * once=KEY        the faults of this request come only to the first request that bears KEY
+ * no_usage=1      no usage anywhere
  * usage_tokens=1  audio: usage counts tokens, else seconds
  * cached=N        so many prompt tokens came from the cache, says the last usage
  * claim_input=N, claim_output=N   the usage says so, whatever is true
@@ -40,8 +43,7 @@
  *                 until_close=1: neither
  * split=N         everything is written in pieces of N bytes
  * poison=1        the next request on this connection meets a reset
- *
- * By POST /fake/set only: health=STATUS   what GET /health answers, in the kind's shape */
+ * health=STATUS   by POST /fake/set only: what GET /health answers, in the kind's shape */
 #ifndef FAKE_DIRECTIVE_H
 #define FAKE_DIRECTIVE_H
 
@@ -95,18 +97,16 @@ struct directive {
 extern const struct directive directive_default;
 
 /* Applies `name=value` words (parted by blanks or &) to a directive. Unknown names are reported by
- * false; the known
- * ones are applied all the same. out_once: the key of `once`, empty when absent; points into words.
- * */
+ * false; the known ones are applied all the same. out_once: the key of `once`, empty when absent;
+ * points into words. */
 bool directive_apply(struct directive *directive, struct text words, struct text *out_once);
 
-/* Applies the directives of a body, if any; drops the faults when their `once` key has been seen.
- * */
+/* Applies the directives of a body, if any, without the faults when their `once` key was seen
+ * before. */
 void directive_read(struct directive *directive, struct text body);
 
 /* Where the keys of `once` are remembered: a file that several servers share, or (NULL) this
- * process alone.
- * Returns false when the file cannot be used. */
+ * process alone. False: the file cannot be used. */
 bool directive_remember_in(const char *path);
 void directive_forget(void);
 
