@@ -16,6 +16,7 @@
 
 #define UNZIPPED_CEILING_BYTES (256u << 20)
 #define UNZIP_PIECE_BYTES 16384u
+#define ADDED_BYTES_MAX (1u << 20) /* to an answer by its translation, and as much as it has */
 #define WRITTEN_MOST                                                                               \
     4u /* times event_bytes: one event may become several, the last repeats all                    \
         */
@@ -239,12 +240,13 @@ static enum err relay_event(struct attempt *attempt, struct span event, size_t h
     if (data.data == NULL || data.size == 0) {
         err = pass(attempt, event, hint);
     } else if (sse_is_done(data)) {
-        attempt->done_seen = attempt->begun = true;
+        attempt->done_seen = true;
         err = attempt->rewrite == REWRITE_EVENTS ? pass_translated_end(attempt, hint)
                                                  : pass(attempt, event, hint);
+        attempt->begun |= err == OK;
     } else {
         err = relay_data(attempt, event, data, hint);
-        attempt->begun = true;
+        attempt->begun |= err == OK; /* else nothing of it is for the client: another may answer */
     }
     if (scratch != attempt->worker->out)
         free(scratch);
@@ -419,7 +421,7 @@ static void set_json_length(struct attempt *attempt, size_t bytes)
 /* A body that was kept is whole. */
 static enum err pass_kept(struct attempt *attempt)
 {
-    struct writer out = new_writer(attempt);
+    struct writer out = writer_new(2 * attempt->kept.size + ADDED_BYTES_MAX);
     const enum err err = rewrite_whole(attempt, &out);
     if (err == OK && out.err == OK)
         set_json_length(attempt, out.text.size);
@@ -427,10 +429,11 @@ static enum err pass_kept(struct attempt *attempt)
 }
 
 /* Is a stream of this endpoint whole only when an event has said so? Streams of transcriptions end
- * as their framing does. */
+ * as their framing does; one that is translated never does, for an end would be made up for it. */
 static bool must_say_end(const struct attempt *attempt)
 {
-    return attempt->exchange->ask.stream_options || shape_of(attempt) != TAP_CHAT;
+    return attempt->rewrite == REWRITE_EVENTS || attempt->exchange->ask.stream_options ||
+           shape_of(attempt) != TAP_CHAT;
 }
 
 enum err relay_end(struct attempt *attempt)
@@ -438,6 +441,7 @@ enum err relay_end(struct attempt *attempt)
     if (!attempt->events) {
         tally_add(&attempt->tally, &attempt->tap);
         attempt->tap.text_bytes = 0;
+        attempt->error_seen = attempt->status == 200 && attempt->tap.has_error;
         return attempt->rewrite == REWRITE_NOTHING ? OK : pass_kept(attempt);
     }
     const bool said = attempt->done_seen || attempt->finish_seen || attempt->error_seen;
@@ -450,7 +454,9 @@ enum err relay_end(struct attempt *attempt)
 
 void relay_error_event(struct attempt *attempt, enum err err)
 {
-    struct chunk *chunk = reply_error_event(attempt->exchange, err, attempt->tap.sequence + 1);
+    const int64_t sequence =
+        attempt->rewrite == REWRITE_EVENTS ? rewrite_sequence(attempt) : attempt->tap.sequence + 1;
+    struct chunk *chunk = reply_error_event(attempt->exchange, err, sequence);
     relay_flush(attempt);
     if (chunk) {
         chunk->ours = true;

@@ -9,15 +9,26 @@
 #include "gateway/fault.h"
 #include "gateway/replica.h"
 #include "gateway/translate.h"
+#include "gateway/unzip.h"
 
 #define ERROR_BYTES_MAX 65536u /* longer ones are no messages: they pass as they came */
+#define WHOLE_MOST 4u /* times flight_bytes: logprobs of a long answer take more than one */
+
+/* Can its body be read here? One in a coding that is not known here would be taken for an error
+ * that says nothing, and what was written anew would go out under that coding's name. */
+static bool is_readable(const struct attempt *attempt)
+{
+    const struct span coding = attempt->content_encoding;
+    return coding.size == 0 || unzip_knows(coding) || span_equal_nocase(coding, SPAN("identity"));
+}
 
 enum err rewrite_begin(struct attempt *attempt)
 {
     struct exchange *x = attempt->exchange;
     attempt->rewrite = REWRITE_NOTHING;
     if (attempt->status >= 400) {
-        attempt->rewrite = REWRITE_ERROR;
+        if (is_readable(attempt))
+            attempt->rewrite = REWRITE_ERROR;
         return OK;
     }
     if (config_service(attempt->model, x->endpoint) != SERVICE_CHAT)
@@ -39,7 +50,7 @@ enum err rewrite_keep(struct attempt *attempt, struct span piece)
 {
     const size_t most = attempt->rewrite == REWRITE_ERROR
                             ? ERROR_BYTES_MAX
-                            : (size_t)attempt->exchange->config->limits_flight_bytes;
+                            : WHOLE_MOST * (size_t)attempt->exchange->config->limits_flight_bytes;
     if (piece.size > most - attempt->kept.size)
         return ERR_TOO_LARGE;
     return buffer_append(&attempt->kept, piece) ? OK : ERR_NO_MEMORY;
@@ -85,6 +96,11 @@ enum err rewrite_event(struct attempt *attempt, struct span data, struct writer 
 enum err rewrite_events_end(struct attempt *attempt, struct writer *out)
 {
     return translator_end(attempt->translator, out);
+}
+
+int64_t rewrite_sequence(const struct attempt *attempt)
+{
+    return translator_sequence(attempt->translator);
 }
 
 void rewrite_fini(struct attempt *attempt)

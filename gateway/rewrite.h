@@ -39,6 +39,9 @@ MUST_CHECK enum err rewrite_whole(struct attempt *attempt, struct writer *out);
 MUST_CHECK enum err rewrite_event(struct attempt *attempt, struct span data, struct writer *out);
 MUST_CHECK enum err rewrite_events_end(struct attempt *attempt, struct writer *out);
 
+/* The number that the next event bears, where events have one. */
+int64_t rewrite_sequence(const struct attempt *attempt);
+
 /* Frees what belongs to it. */
 void rewrite_fini(struct attempt *attempt);
 

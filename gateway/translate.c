@@ -67,3 +67,8 @@ enum err translator_whole(struct translator *translator, struct span json, struc
 {
     return translator->row->whole(translator->state, json, out);
 }
+
+int64_t translator_sequence(const struct translator *translator)
+{
+    return translator->row->sequence ? translator->row->sequence(translator->state) : 0;
+}

@@ -58,6 +58,9 @@ MUST_CHECK enum err translator_end(struct translator *translator, struct writer 
 MUST_CHECK enum err translator_whole(struct translator *translator, struct span json,
                                      struct writer *out);
 
+/* The sequence_number of the event that comes next; 0 where events bear none. Only of a stream. */
+int64_t translator_sequence(const struct translator *translator);
+
 /* One row per API that is translated: what stands behind the functions above. */
 struct translation {
     enum endpoint endpoint;
@@ -68,6 +71,7 @@ struct translation {
     enum err (*event)(void *state, struct span json, struct writer *out);
     enum err (*end)(void *state, struct writer *out);
     enum err (*whole)(void *state, struct span json, struct writer *out);
+    int64_t (*sequence)(const void *state); /* NULL: events bear no number */
 };
 
 extern const struct translation translation_messages;  /* translate_messages.c */

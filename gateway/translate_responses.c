@@ -100,4 +100,5 @@ const struct translation translation_responses = {
     .event = responses_event,
     .end = responses_end,
     .whole = responses_whole,
+    .sequence = responses_sequence,
 };

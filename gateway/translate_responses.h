@@ -89,6 +89,7 @@ struct item {
     struct buffer text;          /* what was thought, said, or passed as arguments */
     struct buffer refusal;       /* of a message */
     struct buffer logprobs;      /* of a message's text: elements of the list, with commas */
+    bool logprobs_went;          /* they were too many to stand again at its end */
     struct buffer call_id, name; /* of a call */
 };
 
@@ -170,5 +171,6 @@ void responses_end_of_life(void *state);
 enum err responses_event(void *state, struct span json, struct writer *out);
 enum err responses_end(void *state, struct writer *out);
 enum err responses_whole(void *state, struct span json, struct writer *out);
+int64_t responses_sequence(const void *state);
 
 #endif

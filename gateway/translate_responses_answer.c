@@ -12,7 +12,7 @@
 #include "gateway/translate_responses.h"
 
 /* Texts of a stream stand again in its last events: so much is kept of them at most. A bound of
- * max_tokens is far below that; logprobs, kept as well, take most. */
+ * max_tokens is far below that. */
 #define KEPT_BYTES_MAX (4u << 20)
 #define TIER_BYTES_MAX 64
 #define FAULT_ARENA_BYTES (64u << 10)
@@ -396,6 +396,13 @@ enum err responses_whole(void *state, struct span json, struct writer *out)
     answering_end(answering);
     answering_write_response(answering);
     return answering->err != OK ? answering->err : out->err;
+}
+
+int64_t responses_sequence(const void *state)
+{
+    const struct answering *answering = state;
+
+    return answering->sequence;
 }
 
 /* ---- life ---- */

@@ -22,6 +22,7 @@
 #include "gateway/translate_responses.h"
 
 #define ITEMS_MAX 1024
+#define LOGPROBS_BYTES_MAX (512u << 10)
 
 static void put(struct answering *answering, struct span bytes)
 {
@@ -424,11 +425,23 @@ void answering_reason(struct answering *answering, size_t place, struct span raw
     send_text(answering, SPAN("response.reasoning_text.delta"), place, 0, SPAN("delta"), raw);
 }
 
-/* Keeps more elements of the list; returns them on one line, as the data of an event must be. */
+static void forget_logprobs(struct answering *answering, struct item *item)
+{
+    answering->kept -= item->logprobs.size;
+    item->logprobs.size = 0;
+}
+
+/* Keeps more elements of the list; returns them on one line, as the data of an event must be. Those
+ * of a long stream would make its last events, which repeat them four times, larger than any client
+ * or gateway takes: then they stand in its deltas alone. */
 static struct span keep_logprobs(struct answering *answering, struct item *item, struct span more)
 {
     struct buffer *logprobs = &item->logprobs;
 
+    if (answering->streams && more.size > 0 && logprobs->size + more.size > LOGPROBS_BYTES_MAX)
+        item->logprobs_went = true;
+    if (item->logprobs_went)
+        forget_logprobs(answering, item);
     if (more.size > 0 && logprobs->size > 0)
         answering_keep(answering, logprobs, SPAN(","));
 
@@ -450,6 +463,8 @@ void answering_say(struct answering *answering, size_t place, struct span raw, s
     answering_keep(answering, &item->text, raw);
     logprobs = keep_logprobs(answering, item, logprobs);
     send_said(answering, SPAN("response.output_text.delta"), place, SPAN("delta"), raw, logprobs);
+    if (item->logprobs_went)
+        forget_logprobs(answering, item);
 }
 
 void answering_refuse(struct answering *answering, size_t place, struct span raw)

@@ -219,7 +219,7 @@ class TranslatedAnswers(GatewayTest):
                     self.assertEqual(row["output"], 6)
 
     def test_a_whole_answer_that_is_too_large_is_an_error(self):
-        reply = self.ask(self.h1(), self.messages("tgi", "[[fake tokens=2 big=200000]]"),
+        reply = self.ask(self.h1(), self.messages("tgi", "[[fake tokens=2 big=400000]]"),
                          path="/v1/messages")
         self.assertEqual((reply.status, reply.json()["type"]), (502, "error"))
         self.assertEqual(self.ask(self.h1(), self.messages("tgi"), path="/v1/messages").status, 200)

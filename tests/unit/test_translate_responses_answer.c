@@ -707,6 +707,44 @@ static void what_is_kept_of_a_stream_is_bounded(void **state)
     free(json);
 }
 
+/* One event of many logprobs after the other: the last events do not repeat them all, and end the
+ * stream well. */
+static void logprobs_too_many_to_repeat_stand_in_deltas_alone(void **state)
+{
+    (void)state;
+    static const char head[] = "{\"choices\":[{\"delta\":{\"content\":\"a\"},\"logprobs\":{"
+                               "\"content\":[{\"token\":\"";
+    static const char tail[] = "\"}]}}]}";
+    const size_t token_bytes = 100000;
+    const size_t size = sizeof head - 1 + token_bytes + sizeof tail - 1;
+
+    for (int events = 5; events <= 20; events += 15) {
+        struct translator *translator = begin("{}");
+        char *json = malloc(size);
+        struct writer out = writer_new(4 << 20);
+
+        assert_non_null(json);
+        memcpy(json, head, sizeof head - 1);
+        memset(json + sizeof head - 1, 't', token_bytes);
+        memcpy(json + sizeof head - 1 + token_bytes, tail, sizeof tail - 1);
+        for (int i = 0; i < events; i++) {
+            assert_int_equal(translator_event(translator, (struct span){json, size}, &out), OK);
+            assert_true(out.text.size > token_bytes);
+            out.text.size = 0;
+        }
+        assert_int_equal(translator_end(translator, &out), OK);
+        if (events == 5)
+            assert_true(out.text.size > (size_t)(4 * events) * token_bytes);
+        else
+            assert_true(out.text.size < token_bytes);
+        assert_non_null(memmem(out.text.data, out.text.size, "response.completed", 18));
+        assert_true(translator_sequence(translator) > events);
+        buffer_free(&out.text);
+        translator_free(translator);
+        free(json);
+    }
+}
+
 static void calls_are_bounded(void **state)
 {
     (void)state;
@@ -795,6 +833,7 @@ int main(void)
         cmocka_unit_test(every_form_of_error_fails_the_response),
         cmocka_unit_test(what_is_no_answer_breaks_the_protocol),
         cmocka_unit_test(what_is_kept_of_a_stream_is_bounded),
+        cmocka_unit_test(logprobs_too_many_to_repeat_stand_in_deltas_alone),
         cmocka_unit_test(calls_are_bounded),
         cmocka_unit_test(the_writers_bound_holds),
         cmocka_unit_test(output_goes_back_to_the_message_that_it_was),
