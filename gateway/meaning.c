@@ -11,11 +11,10 @@ struct member {
     enum meaning meaning;
 };
 
+/* object says "error" in the flat errors of older vLLM and SGLang. */
 static const struct member root_members[] = {
-    {SPAN("choices"), CHOICES},
-    {SPAN("usage"), USAGE},
-    {SPAN("error"), ERROR},
-    {SPAN("data"), DATA},
+    {SPAN("choices"), CHOICES}, {SPAN("usage"), USAGE},       {SPAN("error"), ERROR},
+    {SPAN("data"), DATA},       {SPAN("object"), EVENT_TYPE},
 };
 
 static const struct member usage_members[] = {

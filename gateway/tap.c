@@ -115,6 +115,7 @@ static void take_type(struct tap *tap, struct span type)
         {SPAN("message_stop"), TAP_MESSAGES, false, true, false},
         {SPAN("error"), TAP_RESPONSES, false, true, true},
         {SPAN("error"), TAP_MESSAGES, false, true, true},
+        {SPAN("error"), TAP_CHAT, false, false, true},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
