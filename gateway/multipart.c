@@ -129,6 +129,32 @@ static bool find_boundary(struct span content_type, struct span *out_boundary)
     return false;
 }
 
+static char *put(char *at, struct span text)
+{
+    memcpy(at, text.data, text.size);
+    return at + text.size;
+}
+
+bool multipart_write_type(struct span content_type, char *room, struct span *out_field)
+{
+    struct span boundary, rest;
+    char *at = room;
+
+    if (!find_boundary(content_type, &boundary))
+        return false;
+    rest = boundary;
+    (void)take_token(&rest);
+
+    const struct span quote = rest.size > 0 ? SPAN("\"") : SPAN("");
+
+    at = put(at, SPAN("multipart/form-data; boundary="));
+    at = put(at, quote);
+    at = put(at, boundary);
+    at = put(at, quote);
+    *out_field = (struct span){room, (size_t)(at - room)};
+    return true;
+}
+
 /* ---- parts ---- */
 
 static bool fail(struct multipart *form, size_t at, const char *problem)

@@ -16,6 +16,7 @@
 #include "config/base/span.h"
 
 #define MULTIPART_BOUNDARY_MAX 70 /* RFC 2046 section 5.1.1 */
+#define MULTIPART_TYPE_BYTES (MULTIPART_BOUNDARY_MAX + 32)
 #define MULTIPART_PARTS_MAX 64
 #define MULTIPART_HEADERS_MAX 16
 #define MULTIPART_HEADER_BYTES_MAX 8192 /* of one part */
@@ -39,6 +40,12 @@ struct multipart {
     size_t problem_at;
     char room[4 + MULTIPART_BOUNDARY_MAX];
 };
+
+/* A content-type field with the boundary of this one and nothing else, as every server reads it: of
+ * parameters that say boundary in other ways (boundary*, quoted in another's value) a server might
+ * make another form. room:
+ * MULTIPART_TYPE_BYTES bytes. false: as multipart_init(). */
+MUST_CHECK bool multipart_write_type(struct span content_type, char *room, struct span *out_field);
 
 /* Begins with the boundary that a content-type field names. false: it is no multipart/form-data, or
  * its boundary is missing, stands twice or is none. */

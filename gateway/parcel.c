@@ -11,6 +11,7 @@
 
 #include "config/base/hash.h"
 #include "gateway/buffer.h"
+#include "gateway/multipart.h"
 #include "gateway/translate.h"
 
 #define PIECES_MAX (2 * ASK_SPLICES_MAX + 2)
@@ -32,7 +33,7 @@ static size_t head_room(const struct packing *packing)
     const struct exchange *x = packing->x;
     const struct config_replica *replica = packing->replica;
     return 320 + replica->base_path.size + replica->host_header.size + replica->key.size +
-           x->accept.size + x->content_type.size + x->traceparent.size + x->tracestate.size +
+           x->accept.size + MULTIPART_TYPE_BYTES + x->traceparent.size + x->tracestate.size +
            x->anthropic_version.size + x->anthropic_beta.size;
 }
 
@@ -41,6 +42,8 @@ static void write_head(struct parcel *parcel, const struct packing *packing, siz
 {
     const struct exchange *x = packing->x;
     const struct endpoint_row *row = endpoint_row(packing->endpoint);
+    struct span type = SPAN("application/json");
+    char room[MULTIPART_TYPE_BYTES] UNINITIALIZED;
     struct text text;
     text_over(&text, (char *)(parcel->pieces + PIECES_MAX), head_room(packing));
     text_put(&text, SPAN("POST "));
@@ -48,9 +51,11 @@ static void write_head(struct parcel *parcel, const struct packing *packing, siz
     text_put(&text, row->upstream);
     text_put(&text, SPAN(" HTTP/1.1\r\nhost: "));
     text_put(&text, packing->replica->host_header);
-    /* A multipart body cannot be read without the boundary that stands in this field. */
-    text_field(&text, SPAN("content-type: "),
-               row->form == FORM_MULTIPART ? x->content_type : SPAN("application/json"));
+    /* A multipart body cannot be read without the boundary that stands in this field: it was read
+     * by it before. */
+    if (row->form == FORM_MULTIPART && !multipart_write_type(x->content_type, room, &type))
+        type = SPAN("multipart/form-data");
+    text_field(&text, SPAN("content-type: "), type);
     text_put(&text, SPAN("\r\ncontent-length: "));
     text_number(&text, (uint64_t)body_bytes);
     if (packing->replica->key.size)

@@ -42,6 +42,35 @@ static void boundaries_are_found(void **state)
     assert_null(form.problem);
 }
 
+static void the_field_that_servers_get_has_the_boundary_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *written;
+    } cases[] = {
+        {"multipart/form-data; boundary=b", "multipart/form-data; boundary=b"},
+        {"Multipart/Form-Data;charset=utf-8; BOUNDARY=\"b\"; x=y;",
+         "multipart/form-data; boundary=b"},
+        {"multipart/form-data; boundary*=utf-8''c; boundary=b", "multipart/form-data; boundary=b"},
+        {"multipart/form-data; x=\"boundary=c\"; boundary=b", "multipart/form-data; boundary=b"},
+        {"multipart/form-data; boundary=\"a b:c\"", "multipart/form-data; boundary=\"a b:c\""},
+    };
+    char room[MULTIPART_TYPE_BYTES];
+    struct span field;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_true(multipart_write_type(span_of(cases[i].field), room, &field));
+        if (!span_equal(field, span_of(cases[i].written)))
+            fail_msg("%s: %.*s", cases[i].field, (int)field.size, field.data);
+    }
+    assert_true(
+        multipart_write_type(SPAN("multipart/form-data; boundary=\"0123456789"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst'()+_,-./:=? z\""),
+                             room, &field));
+    assert_false(multipart_write_type(SPAN("multipart/form-data"), room, &field));
+    assert_false(multipart_write_type(SPAN("application/json; boundary=b"), room, &field));
+}
+
 static void what_names_no_boundary_is_no_form(void **state)
 {
     (void)state;
@@ -235,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundaries_are_found),
+        cmocka_unit_test(the_field_that_servers_get_has_the_boundary_alone),
         cmocka_unit_test(what_names_no_boundary_is_no_form),
         cmocka_unit_test(forms_as_clients_send_them_are_read),
         cmocka_unit_test(parts_may_be_empty_and_bytes_are_any),
