@@ -246,17 +246,23 @@ enum verdict step_classify(struct exchange *x)
 /* ---- admit ---- */
 
 /* What the row calls tags: the tenant's, and those that the client sends as LiteLLM's clients do
- * (x-litellm-tags: a, b), under "request". Cut by the slot when they are too long. */
-static struct span row_tags(struct exchange *x)
+ * (x-litellm-tags: a, b), under "request", cut to the room that is left beside all else. A client
+ * does not push out or overrule what its operator says of it. */
+static struct span row_tags(struct exchange *x, size_t room)
 {
+    static const struct span name = {"\"request\":", 10};
     const struct span own = x->key->tenant->tags_json;
+    const size_t frame = own.size + sizeof "{,\"request\":\"\"}";
     struct text text;
-    if (x->litellm_tags.size == 0 ||
-        !text_init(&text, &x->arena, own.size + 6 * x->litellm_tags.size + 32))
+    if (x->litellm_tags.size == 0 || room <= frame ||
+        (own.size && memmem(own.data, own.size, name.data, name.size)) ||
+        !text_init(&text, &x->arena, room))
         return own;
     text_put(&text, own.size > 2 ? (struct span){own.data, own.size - 1} : SPAN("{"));
-    text_put(&text, own.size > 2 ? SPAN(",\"request\":\"") : SPAN("\"request\":\""));
-    text.at += log_escape(x->litellm_tags, text.at, 6 * x->litellm_tags.size);
+    text_put(&text, own.size > 2 ? SPAN(",") : SPAN(""));
+    text_put(&text, name);
+    text_put(&text, SPAN("\""));
+    text.at += log_escape(x->litellm_tags, text.at, room - frame);
     text_put(&text, SPAN("\"}"));
     return text_span(&text);
 }
@@ -271,13 +277,12 @@ static struct span trace_id(struct span traceparent)
 
 enum verdict step_admit(struct exchange *x)
 {
-    const struct meter_opening opening = {
+    struct meter_opening opening = {
         .exchange_id = {x->exchange_id, 32},
         .request_id = reply_request_id(x),
         .trace_id = trace_id(x->traceparent),
         .tenant = x->key->tenant->name,
         .key = x->key->id,
-        .tags_json = row_tags(x),
         .endpoint = x->endpoint,
         .class = x->class ? x->class->name : (struct span){NULL, 0},
         .stream = x->ask.stream,
@@ -285,6 +290,10 @@ enum verdict step_admit(struct exchange *x)
         .admitted_us = x->opened_us,
         .bytes_in = (int64_t)x->body.size,
     };
+    const size_t texts = opening.exchange_id.size + opening.request_id.size +
+                         opening.trace_id.size + opening.tenant.size + opening.key.size +
+                         opening.class.size + opening.model_asked.size;
+    opening.tags_json = row_tags(x, texts < METER_OPENING_BYTES ? METER_OPENING_BYTES - texts : 0);
     x->slot = meter_admit(x->worker->server->meter, &opening);
     return x->slot ? NEXT : fail(x, ERR_NO_SLOT, NULL, NULL);
 }
@@ -657,9 +666,11 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
         x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
     ending->source = SOURCE_NONE;
-    /* A plain answer that its replica cut is of no use to anybody, and nobody has said what it
-     * cost. */
-    const bool useless = x->broke && !x->ask.stream && x->whole_source == SOURCE_NONE;
+    /* A plain answer that its replica cut, or an error in the place of one, is of no use to
+     * anybody, and nobody has said what it cost. */
+    const bool useless =
+        x->broke && x->whole_source == SOURCE_NONE &&
+        (!x->ask.stream || (x->delivered_source == SOURCE_NONE && x->delivered_text_bytes == 0));
     ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless &&
                        endpoint_row(x->endpoint)->charged;
     if (!ending->billable)

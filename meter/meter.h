@@ -45,6 +45,8 @@ MUST_CHECK enum err meter_adopt(struct config *config);
 /* Is the journal writable (for /readyz)? */
 bool meter_ready(const struct meter *meter);
 
+#define METER_OPENING_BYTES 408 /* of all texts of an opening together */
+
 /* What is known when the exchange is admitted. Spans are copied (cut to what fits, flagged; tags
  * whole or not at all). */
 struct meter_opening {
