@@ -268,7 +268,8 @@ static void read_body(struct visit *visit, struct span bytes)
         case H1_PIECE_MORE:
             return;
         case H1_PIECE_END:
-            visit->keep_link = visit->keep_link && bytes.size == 0;
+            visit->keep_link =
+                visit->keep_link && visit->sent == visit->text_size && bytes.size == 0;
             end_question(visit, is_good(visit), visit->status == 0);
             return;
         case H1_PIECE_BAD:
