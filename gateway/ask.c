@@ -367,11 +367,12 @@ static bool read_background(struct ask_reader *reader, const struct ask_member *
 
 /* clang-format off */
 
-/* By size, so that a look-up is short. What SGLang calls by other names than vLLM is refused with the
- * same leave: rid, session_params, bootstrap_ and dp rank; its custom_logit_processor is code. */
+/* By size, so that a look-up is short. What SGLang calls by other names than vLLM is refused with
+ * the same leave: rid, session_params, bootstrap_ and dp rank; its custom_logit_processor is code.
+ */
 static const struct ask_member members[] = {
     {SPAN("n"),                     IN_BOTH,      read_n,                 0},
-    {SPAN("rid"),                    IN_ALL,       read_refused,           REFUSED_REQUEST_ID},
+    {SPAN("rid"),                   IN_ALL,       read_refused,           REFUSED_REQUEST_ID},
     {SPAN("data"),                  IN(POOLING),  ask_read_data,          0},
     {SPAN("text"),                  IN_RESPONSES, read_format_within,     0},
     {SPAN("cache"),                 IN_ALL,       read_cache,             0},
@@ -401,7 +402,7 @@ static const struct ask_member members[] = {
     {SPAN("documents"),             IN_CHAT,      ask_read_text,          0},
     {SPAN("documents"),             IN_RANKS | IN_SCORES, ask_read_side,  GIVEN_SECOND},
     {SPAN("functions"),             IN_CHAT,      ask_read_text,          0},
-    {SPAN("extra_key"),              IN_ALL,       read_refused,           REFUSED_VLLM_XARGS},
+    {SPAN("extra_key"),             IN_ALL,       read_refused,           REFUSED_VLLM_XARGS},
     {SPAN("background"),            IN_RESPONSES, read_background,        0},
     {SPAN("cache_salt"),            IN_ALL,       read_cache_salt,        0},
     {SPAN("max_tokens"),            IN_BOTH | IN(MESSAGES), read_tokens,  0},
@@ -417,21 +418,21 @@ static const struct ask_member members[] = {
     {SPAN("prompt_embeds"),         IN_TEXT,      read_prompt_embeds,     REFUSED_PROMPT_EMBEDS},
     {SPAN("prompt_embeds"),         IN_ALL,       read_refused,           REFUSED_PROMPT_EMBEDS},
     {SPAN("stream_options"),        IN_BOTH,      read_stream_options,    0},
-    {SPAN("session_params"),         IN_ALL,       read_refused,           REFUSED_SESSION_ID},
-    {SPAN("bootstrap_host"),         IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
-    {SPAN("bootstrap_port"),         IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
-    {SPAN("bootstrap_room"),         IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
-    {SPAN("routed_dp_rank"),         IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("session_params"),        IN_ALL,       read_refused,           REFUSED_SESSION_ID},
+    {SPAN("bootstrap_host"),        IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("bootstrap_port"),        IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("bootstrap_room"),        IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("routed_dp_rank"),        IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
     {SPAN("response_format"),       IN_BOTH,      read_response_format,   0},
     {SPAN("max_output_tokens"),     IN_RESPONSES, read_tokens,            0},
     {SPAN("previous_response"),     IN_RESPONSES, ask_read_text,          0},
     {SPAN("ec_transfer_params"),    IN_ALL,       read_refused,           REFUSED_EC_TRANSFER_PARAMS},
     {SPAN("kv_transfer_params"),    IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
     {SPAN("structured_outputs"),    IN_BOTH | IN_RESPONSES, read_schema,  0},
-    {SPAN("data_parallel_rank"),     IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
+    {SPAN("data_parallel_rank"),    IN_ALL,       read_refused,           REFUSED_KV_TRANSFER_PARAMS},
     {SPAN("previous_response_id"),  IN_RESPONSES, read_stateful,          0},
     {SPAN("max_completion_tokens"), IN_CHAT,      read_completion_tokens, 0},
-    {SPAN("custom_logit_processor"), IN_ALL,       read_refused,           REFUSED_VLLM_XARGS},
+    {SPAN("custom_logit_processor"), IN_ALL,      read_refused,           REFUSED_VLLM_XARGS},
     {SPAN("previous_input_messages"), IN_RESPONSES, ask_read_text,        0},
 };
 

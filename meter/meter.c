@@ -26,12 +26,12 @@ struct meter {
     int journal_fd;
 };
 
-/* What the estimator learned of one model. */
 /* An event counts as so many bytes: the ratio knows 1/4 to 64 of them for one token, so 1 to 256
  * tokens an event. At first each is believed to be one token. */
 #define PIECE_UNITS 64
 #define TOKENS_PIECE_START (PIECE_UNITS * 1024)
 
+/* What the estimator learned of one model. */
 struct estimate_state {
     struct tokens_ratio prompt, answer;
     struct tokens_ratio pieces; /* PIECE_UNITS for each event of a stream that bore text */
@@ -206,7 +206,7 @@ enum err meter_cost(const struct usage *usage, const struct price *price, int64_
     return price_of(usage, price, out_pusd);
 }
 
-/* Tokens in so many events of a stream. */
+/* Tokens in so many events of a stream: as many as events, unless half as many again were seen. */
 static int64_t tokens_of_pieces(const struct estimate_state *state, int64_t pieces)
 {
     const int64_t tokens =
