@@ -80,14 +80,14 @@ MUST_CHECK enum err ask_read(enum endpoint endpoint, struct span body,
                              struct ask *out_ask, struct ask_problem *out_problem);
 
 /* Reads the body of an endpoint of form MULTIPART. content_type: the request's field, borrowed for
- * the call. arena may be NULL: nothing is taken of it.
+ * the call.
  *
  * Errors: ERR_BAD_CONTENT_TYPE (not multipart/form-data with a boundary; *out_problem is not
  * filled), ERR_BAD_VALUE (not well-formed, no model or no file, a field twice, stream neither true
  * nor false …). */
 MUST_CHECK enum err ask_read_multipart(struct span body, struct span content_type,
-                                       const struct ask_limits *limits, struct arena *arena,
-                                       struct ask *out_ask, struct ask_problem *out_problem);
+                                       const struct ask_limits *limits, struct ask *out_ask,
+                                       struct ask_problem *out_problem);
 
 #define ASK_SPLICES_MAX 8
 

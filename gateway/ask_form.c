@@ -20,9 +20,9 @@ struct form_reader {
 };
 
 /* A field that matters. */
-struct field {
+struct form_field {
     struct span name;
-    bool (*read)(struct form_reader *reader, const struct field *field, struct span value);
+    bool (*read)(struct form_reader *reader, const struct form_field *field, struct span value);
 };
 
 static bool refuse(struct form_reader *reader, size_t at, const char *message, const char *param)
@@ -36,13 +36,14 @@ static size_t offset_of(const struct form_reader *reader, struct span value)
     return (size_t)(value.data - reader->form.body.data);
 }
 
-static bool bad_value(struct form_reader *reader, const struct field *field, struct span value,
+static bool bad_value(struct form_reader *reader, const struct form_field *field, struct span value,
                       const char *message)
 {
     return refuse(reader, offset_of(reader, value), message, field->name.data);
 }
 
-static bool read_model(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_model(struct form_reader *reader, const struct form_field *field,
+                       struct span value)
 {
     if (value.size == 0)
         return bad_value(reader, field, value, "this field is empty");
@@ -51,7 +52,7 @@ static bool read_model(struct form_reader *reader, const struct field *field, st
     return true;
 }
 
-static bool read_file(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_file(struct form_reader *reader, const struct form_field *field, struct span value)
 {
     if (value.size == 0)
         return bad_value(reader, field, value, "this file is empty");
@@ -59,7 +60,7 @@ static bool read_file(struct form_reader *reader, const struct field *field, str
     return true;
 }
 
-static bool read_text(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_text(struct form_reader *reader, const struct form_field *field, struct span value)
 {
     (void)field;
     reader->ask.text_bytes += (int64_t)value.size;
@@ -68,7 +69,7 @@ static bool read_text(struct form_reader *reader, const struct field *field, str
 
 /* As the servers' frameworks read the text of a boolean; other spellings that they take are not
  * sent by clients. */
-static bool read_flag(struct form_reader *reader, const struct field *field, struct span value,
+static bool read_flag(struct form_reader *reader, const struct form_field *field, struct span value,
                       bool *out_flag)
 {
     const bool yes = span_equal_nocase(value, SPAN("true")) || span_equal(value, SPAN("1"));
@@ -80,25 +81,26 @@ static bool read_flag(struct form_reader *reader, const struct field *field, str
     return true;
 }
 
-static bool read_stream(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_stream(struct form_reader *reader, const struct form_field *field,
+                        struct span value)
 {
     return read_flag(reader, field, value, &reader->ask.stream);
 }
 
-static bool read_include_usage(struct form_reader *reader, const struct field *field,
+static bool read_include_usage(struct form_reader *reader, const struct form_field *field,
                                struct span value)
 {
     return read_flag(reader, field, value, &reader->ask.include_usage);
 }
 
-static bool read_continuous_usage(struct form_reader *reader, const struct field *field,
+static bool read_continuous_usage(struct form_reader *reader, const struct form_field *field,
                                   struct span value)
 {
     return read_flag(reader, field, value, &reader->ask.continuous_usage);
 }
 
-static bool read_count(struct form_reader *reader, const struct field *field, struct span value,
-                       int64_t minimum, int64_t maximum, int64_t *out_count)
+static bool read_count(struct form_reader *reader, const struct form_field *field,
+                       struct span value, int64_t minimum, int64_t maximum, int64_t *out_count)
 {
     int64_t count;
 
@@ -110,17 +112,18 @@ static bool read_count(struct form_reader *reader, const struct field *field, st
     return true;
 }
 
-static bool read_n(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_n(struct form_reader *reader, const struct form_field *field, struct span value)
 {
     return read_count(reader, field, value, 1, reader->limits->n, &reader->ask.n);
 }
 
-static bool read_tokens(struct form_reader *reader, const struct field *field, struct span value)
+static bool read_tokens(struct form_reader *reader, const struct form_field *field,
+                        struct span value)
 {
     return read_count(reader, field, value, 0, INT64_MAX, &reader->ask.max_tokens);
 }
 
-static const struct field fields[] = {
+static const struct form_field fields[] = {
     {SPAN("model"), read_model},
     {SPAN("file"), read_file},
     {SPAN("prompt"), read_text},
@@ -139,7 +142,7 @@ static const struct field fields[] = {
 static bool read_part(struct form_reader *reader, const struct multipart_part *part)
 {
     for (uint32_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        const struct field *field = &fields[i];
+        const struct form_field *field = &fields[i];
 
         if (!span_equal(part->name, field->name))
             continue;
@@ -171,15 +174,14 @@ static bool read_parts(struct form_reader *reader)
 }
 
 enum err ask_read_multipart(struct span body, struct span content_type,
-                            const struct ask_limits *limits, struct arena *arena,
-                            struct ask *out_ask, struct ask_problem *out_problem)
+                            const struct ask_limits *limits, struct ask *out_ask,
+                            struct ask_problem *out_problem)
 {
     struct form_reader reader = {
         .limits = limits,
         .ask = {.n = 1, .prompts = 1, .max_tokens = -1, .multipart = true},
     };
 
-    (void)arena;
     if (!multipart_init(&reader.form, content_type, body))
         return ERR_BAD_CONTENT_TYPE;
     if (!read_parts(&reader)) {

@@ -108,28 +108,26 @@ struct exchange {
     uint32_t candidate;               /* which of candidates; queue and send move on to the next */
     const struct config_model *model; /* choose: candidates[candidate] */
     const struct config_replica *replica; /* send: of the newest attempt */
-    uint64_t excluded; /* send: replicas of the candidate that have failed this exchange, as bits of
-                          their index */
-    uint32_t attempts; /* send: so far, this one included */
+    uint64_t excluded;  /* send: replicas of the candidate that failed it, as bits of their index */
+    uint32_t attempts;  /* send: so far, this one included */
     bool retry_counted; /* send: this attempt is a retry that the budget knows of */
     bool retried;       /* send: why says so */
-    bool resent; /* send: a reset after the whole request was sent has been retried: once only */
+    bool resent;        /* send: a reset behind the whole request has been retried: once only */
     struct ticket ticket; /* queue: a slot on the replica, back when its answer ends */
     struct letter grant_letter;
-    bool grant_awaited; /* in the queue: the exchange may not be freed before its letter, if one
-                           comes */
-    bool grant_posted;  /* the letter is under way; written by whoever grants, read after
-                           router_return() */
-    uint64_t queue_ns;  /* queue: time waited in all attempts */
+    bool grant_awaited;      /* in the queue: not freed before its letter, if one comes */
+    bool grant_posted;       /* the letter is under way; whoever grants writes it, read after
+                                router_return() */
+    uint64_t queue_ns;       /* queue: time waited in all attempts */
     struct attempt *attempt; /* send: the one under way; NULL before and after */
     struct rider rider;      /* send: our seat: cursor, flight */
     struct answer answer;    /* send, relay: the head */
-    struct usage
-        delivered; /* relay: running totals handed to the socket, and where they come from */
+    /* relay: running totals handed to the socket, and where they come from */
+    struct usage delivered;
     enum usage_source delivered_source;
     int64_t delivered_text_bytes, delivered_pieces;
-    struct usage whole; /* relay: of the replica's whole answer, once it has ended well; source NONE
-                           before */
+    /* relay: those of the replica's whole answer, once it has ended well; source NONE before */
+    struct usage whole;
     enum usage_source whole_source;
     int64_t whole_text_bytes, whole_pieces;
     bool delivered_any; /* a byte of the replica's body has been handed over */
@@ -165,8 +163,7 @@ MUST_CHECK enum err exchange_field(struct exchange *x, struct span name, struct 
 /* The head is whole (method, target set): the steps begin. */
 void exchange_begin(struct exchange *x);
 
-/* The head could not be read: answers err without asking anybody. (h1 only; the conn closes after.)
- */
+/* The head could not be read: answers err, asking nobody. (h1 only; the conn closes after.) */
 void exchange_refuse(struct exchange *x, enum err err);
 
 /* A piece of the body came. Errors: ERR_TOO_LARGE, ERR_BODIES_FULL, ERR_NO_MEMORY: the exchange

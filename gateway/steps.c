@@ -139,9 +139,7 @@ static const char *refused_name(const struct ask *ask, uint32_t refused)
     static const char *const names[] = {"priority",      "kv_transfer_params", "ec_transfer_params",
                                         "request_id",    "session_id",         "vllm_xargs",
                                         "prompt_embeds", "chat_template",      "messages"};
-    /* Other servers spell some of these otherwise: when one alone is refused, its own name is
-     * known.
-     */
+    /* Some are spelt otherwise by other servers: of one that is refused alone the name is known. */
     return refused == ask->refused && (refused & (refused - 1)) == 0 && ask->refused_name.data
                ? ask->refused_name.data
                : names[__builtin_ctz(refused)];
@@ -153,7 +151,7 @@ static enum err read_body(struct exchange *x, struct ask_problem *out_problem)
     const struct ask_limits limits = {(uint32_t)x->config->limits_json_depth, x->config->limits_n};
     const struct span body = {x->body.data, x->body.size};
     return endpoint_row(x->endpoint)->form == FORM_MULTIPART
-               ? ask_read_multipart(body, x->content_type, &limits, &x->arena, &x->ask, out_problem)
+               ? ask_read_multipart(body, x->content_type, &limits, &x->ask, out_problem)
                : ask_read(x->endpoint, body, &limits, &x->arena, &x->ask, out_problem);
 }
 
@@ -647,8 +645,7 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
-/* Does the usage of this answer count all of it, and not one of several choices or prompts alone?
- */
+/* Does the usage of this answer count all of it, and not one choice or prompt of several? */
 static bool counts_whole(const struct exchange *x)
 {
     const bool several = x->ask.n * x->ask.prompts > 1 && x->ask.stream_options;

@@ -122,7 +122,7 @@ static void check_accepted(const struct ask *ask, struct span content_type, stru
 
     const struct span spliced = {joined, bytes};
 
-    CHECK(ask_read_multipart(spliced, content_type, &limits, NULL, &again, &problem) == OK);
+    CHECK(ask_read_multipart(spliced, content_type, &limits, &again, &problem) == OK);
     CHECK(span_equal(again.model, model));
     CHECK(again.stream == ask->stream && again.text_bytes == ask->text_bytes);
     check_same(content_type, body, spliced, model);
@@ -147,8 +147,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct span body = {copy, input.size};
     struct ask ask;
     struct ask_problem problem = {0};
-    const enum err err = ask_read_multipart(body, (struct span){field, content_type.size}, &limits,
-                                            NULL, &ask, &problem);
+    const enum err err =
+        ask_read_multipart(body, (struct span){field, content_type.size}, &limits, &ask, &problem);
 
     if (err == OK) {
         check_accepted(&ask, content_type, body,

@@ -29,7 +29,7 @@ static struct ask_problem problem;
 static enum err read_form(const char *body)
 {
     problem = (struct ask_problem){0};
-    return ask_read_multipart(span_of(body), FORM_DATA, &usual, NULL, &ask, &problem);
+    return ask_read_multipart(span_of(body), FORM_DATA, &usual, &ask, &problem);
 }
 
 static void a_form_is_read(void **state)
@@ -74,10 +74,10 @@ static void a_body_that_is_no_form_is_refused_as_such(void **state)
 {
     (void)state;
     assert_int_equal(
-        ask_read_multipart(SPAN("{}"), SPAN("application/json"), &usual, NULL, &ask, &problem),
+        ask_read_multipart(SPAN("{}"), SPAN("application/json"), &usual, &ask, &problem),
         ERR_BAD_CONTENT_TYPE);
     assert_int_equal(
-        ask_read_multipart(SPAN(UPLOAD), SPAN("multipart/form-data"), &usual, NULL, &ask, &problem),
+        ask_read_multipart(SPAN(UPLOAD), SPAN("multipart/form-data"), &usual, &ask, &problem),
         ERR_BAD_CONTENT_TYPE);
 }
 
