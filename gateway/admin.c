@@ -140,21 +140,15 @@ static void print_table(FILE *out)
     FAMILY(attempts_total, "counter", (int64_t)view->attempts, "attempts that ended")             \
     FAMILY(failures_total, "counter", (int64_t)view->failures, "attempts that failed")            \
     FAMILY(strikes, "gauge", (int64_t)view->strikes, "failures in a row that count against it")   \
-    ENGINE(running, "gauge", RUNNING, "requests in its batch, as it says")                        \
-    ENGINE(waiting, "gauge", WAITING, "requests in its own queue, as it says")                    \
-    ENGINE(kv_permille, "gauge", KV_PERMILLE, "KV cache in use, of 1000")                         \
-    ENGINE(kv_tokens, "gauge", KV_TOKENS, "tokens that its KV cache holds")                       \
-    ENGINE(prefix_queries_total, "counter", PREFIX_QUERIES, "tokens looked up in its prefix cache") \
-    ENGINE(prefix_hits_total, "counter", PREFIX_HITS, "tokens found in its prefix cache")         \
-    ENGINE(prompt_tokens_total, "counter", PROMPT_TOKENS, "prompt tokens, as it counts them")     \
-    ENGINE(generation_tokens_total, "counter", GENERATION_TOKENS,                                 \
-           "generated tokens, as it counts them")                                                 \
-    ENGINE(preemptions_total, "counter", PREEMPTIONS, "requests put back for want of KV memory")  \
+    LOAD_ROWS(ENGINE)                                                                             \
     FAMILY(engine_age_ms, "gauge",                                                                \
            view->load_ns ? (int64_t)((clock_now_ns() - view->load_ns) / NS_PER_MS) : -1,          \
            "how old what it says is")
-#define ENGINE(name, type, quantity, help)                                                        \
-    FAMILY(engine_##name, type, view->load.values[LOAD_##quantity], help)
+#define ENGINE(id, name, type, help) ENGINE_##type(id, name, help)
+#define ENGINE_gauge(id, name, help)                                                              \
+    FAMILY(engine_##name, "gauge", view->load.values[LOAD_##id], help)
+#define ENGINE_counter(id, name, help)                                                            \
+    FAMILY(engine_##name##_total, "counter", view->load.values[LOAD_##id], help)
 /* clang-format on */
 
 #define FAMILY(name, type, expression, help)                                                       \
@@ -309,15 +303,9 @@ static json_t *json_text(struct span text)
 static json_t *load_tree(const struct router_replica_view *view, uint64_t now_ns)
 {
     static const char *const names[LOAD_QUANTITIES] = {
-        [LOAD_RUNNING] = "running",
-        [LOAD_WAITING] = "waiting",
-        [LOAD_KV_PERMILLE] = "kv_permille",
-        [LOAD_PREFIX_QUERIES] = "prefix_queries",
-        [LOAD_PREFIX_HITS] = "prefix_hits",
-        [LOAD_PROMPT_TOKENS] = "prompt_tokens",
-        [LOAD_GENERATION_TOKENS] = "generation_tokens",
-        [LOAD_PREEMPTIONS] = "preemptions",
-        [LOAD_KV_TOKENS] = "kv_tokens",
+#define ROW(id, name, type, help) [LOAD_##id] = #name,
+        LOAD_ROWS(ROW)
+#undef ROW
     };
     if (view->load_ns == 0)
         return json_null();

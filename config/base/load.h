@@ -9,18 +9,26 @@
 
 #include "config/base/vocab.h"
 
-/* Quantities; counters are since the server's start. */
+/* clang-format off */
+/* One row per quantity: its name, as /replicas and /metrics say it, whether it goes up and down or
+ * counts since the server's start, help. */
+#define LOAD_ROWS(ROW)                                                                            \
+    ROW(RUNNING,           running,           gauge,   "requests in its batch, as it says")       \
+    ROW(WAITING,           waiting,           gauge,   "requests in its own queue, as it says")   \
+    ROW(KV_PERMILLE,       kv_permille,       gauge,   "KV cache in use, of 1000")                \
+    ROW(KV_TOKENS,         kv_tokens,         gauge,   "tokens that its KV cache holds")          \
+    ROW(PREFIX_QUERIES,    prefix_queries,    counter, "tokens looked up in its prefix cache")    \
+    ROW(PREFIX_HITS,       prefix_hits,       counter, "tokens found in its prefix cache")        \
+    ROW(PROMPT_TOKENS,     prompt_tokens,     counter, "prompt tokens, as it counts them")        \
+    ROW(GENERATION_TOKENS, generation_tokens, counter, "generated tokens, as it counts them")     \
+    ROW(PREEMPTIONS,       preemptions,       counter, "requests put back for want of KV memory")
+/* clang-format on */
+
 enum load_quantity {
-    LOAD_RUNNING,           /* requests in the batch */
-    LOAD_WAITING,           /* requests in its queue */
-    LOAD_KV_PERMILLE,       /* KV cache in use, of 1000 */
-    LOAD_PREFIX_QUERIES,    /* counter: prompt tokens looked up in the prefix cache */
-    LOAD_PREFIX_HITS,       /* counter: of these, found there */
-    LOAD_PROMPT_TOKENS,     /* counter */
-    LOAD_GENERATION_TOKENS, /* counter */
-    LOAD_PREEMPTIONS,       /* counter: requests put back for want of KV memory */
-    LOAD_KV_TOKENS,         /* how many tokens its KV cache holds */
-    LOAD_QUANTITIES
+#define ROW(id, name, type, help) LOAD_##id,
+    LOAD_ROWS(ROW)
+#undef ROW
+        LOAD_QUANTITIES
 };
 
 /* -1: the server does not say it. */
@@ -28,6 +36,7 @@ struct load {
     int64_t values[LOAD_QUANTITIES];
 };
 
-#define LOAD_UNKNOWN ((struct load){{-1, -1, -1, -1, -1, -1, -1, -1, -1}})
+#define LOAD_UNKNOWN_ROW(id, name, type, help) -1,
+#define LOAD_UNKNOWN ((struct load){{LOAD_ROWS(LOAD_UNKNOWN_ROW)}})
 
 #endif

@@ -57,7 +57,13 @@ void router_view(const struct config_replica *replica, struct router_replica_vie
                                              .attempts = 7,
                                              .failures = 2,
                                              .strikes = 1,
-                                             .drained = replica == drained};
+                                             .drained = replica == drained,
+                                             .load = LOAD_UNKNOWN};
+    if (span_equal(replica->name, SPAN("s2"))) { /* the other has not been asked yet */
+        out_view->load.values[LOAD_RUNNING] = 2;
+        out_view->load.values[LOAD_PREFIX_HITS] = 256;
+        out_view->load_ns = 1;
+    }
 }
 
 const char *router_health_name(enum replica_health health)
@@ -245,6 +251,10 @@ static void admin_prints_metrics_as_prometheus_reads_them(void **state)
         "tollgate_replica_busy{model_id=\"org/small\",replica=\"s2\"} 1\n",
         "tollgate_replica_up{model_id=\"org/small\",replica=\"s2\"} 1\n",
         "tollgate_replica_attempts_total{model_id=\"org/small\",replica=\"s1\"} 7\n",
+        "# TYPE tollgate_replica_engine_running gauge\n"
+        "tollgate_replica_engine_running{model_id=\"org/small\",replica=\"s2\"} 2\n",
+        "# TYPE tollgate_replica_engine_prefix_hits_total counter\n"
+        "tollgate_replica_engine_prefix_hits_total{model_id=\"org/small\",replica=\"s2\"} 256\n",
         "tollgate_model_waiting{model_id=\"org/small\"} 3\n",
         "tollgate_inflight_open 5\n",
         "tollgate_workers 2\n",
@@ -270,7 +280,9 @@ static void admin_shows_replicas(void **state)
                            "{\"models\":[{\"model\":\"org/small\",\"waiting\":3,\"replicas\":["
                            "{\"name\":\"s1\",\"url\":\"http://127.0.0.1:8001\",\"health\":\"in\","
                            "\"drained\":false,\"slots\":4,\"busy\":1,\"work_tokens\":120,"
-                           "\"attempts\":7,\"failures\":2,\"strikes\":1,\"out_for_ms\":0}"));
+                           "\"attempts\":7,\"failures\":2,\"strikes\":1,\"out_for_ms\":0,"
+                           "\"engine\":null}"));
+    assert_non_null(strstr(text, "\"running\":2,\"prefix_hits\":256}"));
     assert_null(strstr(text, "key-of-the-replica"));
 }
 

@@ -48,9 +48,17 @@ static struct load read_page(const char *page, bool *out_known)
 static void a_page_of_vllm_is_read(void **state)
 {
     (void)state;
-    /* running 3 + 4, waiting, 0.8751 of KV, queries, hits, prompt, generated, preempted, 16 * 1000
-     */
-    static const int64_t expected[LOAD_QUANTITIES] = {7, 2, 875, 858, 256, 1250000, 4000, 7, 16000};
+    static const int64_t expected[LOAD_QUANTITIES] = {
+        [LOAD_RUNNING] = 7, /* 3 + 4 */
+        [LOAD_WAITING] = 2,
+        [LOAD_KV_PERMILLE] = 875, /* the fuller engine's 0.8751 */
+        [LOAD_KV_TOKENS] = 16000, /* 16 * 1000 */
+        [LOAD_PREFIX_QUERIES] = 858,
+        [LOAD_PREFIX_HITS] = 256,
+        [LOAD_PROMPT_TOKENS] = 1250000,
+        [LOAD_GENERATION_TOKENS] = 4000,
+        [LOAD_PREEMPTIONS] = 7,
+    };
     bool known;
     const struct load load = read_page(vllm_page, &known);
 
