@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/table.h"
 #include "config/values.h"
 
 #define FILE_BYTES_MAX ((size_t)32 << 20)
@@ -35,42 +36,41 @@ static struct import_found setting(const struct node *root, const char *key)
     return found;
 }
 
-/* Takes a number over if it is in range. added: what ours counts more. */
+/* Takes a number over if our option may have it. added: what ours counts more. */
 static void read_number(struct import_plan *plan, const struct import_found *found, int64_t added,
-                        int64_t least, int64_t most, struct import_number *out)
+                        const struct option *option, struct import_number *out)
 {
     const struct span text = import_text_of(plan, found->node);
+    const int64_t least = option->minimum - added;
+    const int64_t most = option->maximum - added;
     int64_t value;
 
     if (text.data == NULL)
         return;
-    if (span_to_int64(text, &value) && value < most && value + added >= least &&
-        value + added <= most)
+    if (span_to_int64(text, &value) && value >= least && value <= most)
         *out = (struct import_number){value + added, found->line};
     else
         import_left_out(plan, found->line, found->key,
-                        "expected a whole number from %" PRId64 " to %" PRId64, least - added,
-                        most - added);
+                        "expected a whole number from %" PRId64 " to %" PRId64, least, most);
 }
 
 /* The same for seconds, which may have three places. */
 static void read_seconds(struct import_plan *plan, const struct import_found *found,
-                         int64_t least_ms, int64_t most_ms, struct import_number *out)
+                         const struct option *option, struct import_number *out)
 {
     const struct span text = import_text_of(plan, found->node);
     int64_t ms;
 
     if (text.data == NULL)
         return;
-    if (values_decimal(text, 3, &ms) && ms >= least_ms && ms <= most_ms)
+    if (values_decimal(text, 3, &ms) && ms >= option->minimum && ms <= option->maximum)
         *out = (struct import_number){ms, found->line};
     else
         import_left_out(plan, found->line, found->key,
-                        "expected seconds from %" PRId64 " ms to %" PRId64 " s", least_ms,
-                        most_ms / 1000);
+                        "expected seconds from %" PRId64 " ms to %" PRId64 " s", option->minimum,
+                        option->maximum / 1000);
 }
 
-/* The ranges are those of options.def. */
 static void read_numbers(struct import_plan *plan, const struct node *root)
 {
     const struct import_found retries = setting(root, "num_retries");
@@ -80,10 +80,10 @@ static void read_numbers(struct import_plan *plan, const struct node *root)
 
     if (timeout.node == NULL)
         timeout = setting(root, "request_timeout");
-    read_number(plan, &retries, 1, 1, 10, &plan->attempts);
-    read_number(plan, &fails, 1, 1, 1000, &plan->out_after);
-    read_seconds(plan, &cooldown, 10, 3600000, &plan->out_for_ms);
-    read_seconds(plan, &timeout, 100, 86400000, &plan->timeout_ms);
+    read_number(plan, &retries, 1, table_option("retry.attempts"), &plan->attempts);
+    read_number(plan, &fails, 1, table_option("health.out_after"), &plan->out_after);
+    read_seconds(plan, &cooldown, table_option("health.out_for"), &plan->out_for_ms);
+    read_seconds(plan, &timeout, table_option("timeouts.whole"), &plan->timeout_ms);
 }
 
 /* Of the strategies, those that come near ours are good to know of. */
@@ -125,8 +125,7 @@ static void read_alias(struct import_plan *plan, const char *above, const struct
     model = target.data == NULL ? NULL : import_find_model(plan, target);
     if (model == NULL)
         import_left_out(plan, pair->line, found.key,
-                        "no model that was taken over has the name "
-                        "that it stands for");
+                        "no model that was taken over has the name that it stands for");
     else if (import_find_model(plan, pair->key) != NULL)
         import_left_out(plan, pair->line, found.key, "a model or another alias has this name");
     else if (model->alias_count == IMPORT_ALIASES_MAX)
@@ -276,11 +275,11 @@ static void list_rest_of_settings(struct import_plan *plan, const struct node *r
     const struct import_found general = import_find(root, "", "general_settings");
     const struct import_found environment = import_find(root, "", "environment_variables");
 
-    import_list_rest(plan, root, "", of_root, 0);
-    import_list_rest(plan, router.node, router.key, of_settings, 0);
-    import_list_rest(plan, library.node, library.key, of_settings, 0);
-    import_list_rest(plan, general.node, general.key, of_general, 0);
-    import_list_rest(plan, environment.node, environment.key, of_environment, 0);
+    import_list_rest(plan, root, "", of_root);
+    import_list_rest(plan, router.node, router.key, of_settings);
+    import_list_rest(plan, library.node, library.key, of_settings);
+    import_list_rest(plan, general.node, general.key, of_general);
+    import_list_rest(plan, environment.node, environment.key, of_environment);
 }
 
 static void read_all(struct import_plan *plan, const struct node *root)

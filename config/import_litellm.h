@@ -168,10 +168,9 @@ bool import_is_word(struct span text, size_t most);
 bool import_is_good_name(struct import_plan *plan, const struct import_found *found,
                          struct span name);
 
-/* Says of every key that is not among those taken (a list that ends in NULL) why it is left out.
- * merges: 0. */
+/* Says of every key that is not among those taken (a list that ends in NULL) why it is left out. */
 void import_list_rest(struct import_plan *plan, const struct node *map, const char *above,
-                      const char *const *taken, int merges);
+                      const char *const *taken);
 
 /* os.environ/NAME or ${NAME} as "${NAME}"; {NULL, 0}: it is neither. */
 struct span import_reference(struct import_plan *plan, struct span text);

@@ -448,9 +448,9 @@ static void list_rest_of_deployment(struct import_plan *plan, const struct node 
                                           "output_cost_per_reasoning_token",
                                           NULL};
 
-    import_list_rest(plan, entry, deployment->key, of_entry, 0);
-    import_list_rest(plan, deployment->params.node, deployment->params.key, of_params, 0);
-    import_list_rest(plan, deployment->info.node, deployment->info.key, of_info, 0);
+    import_list_rest(plan, entry, deployment->key, of_entry);
+    import_list_rest(plan, deployment->params.node, deployment->params.key, of_params);
+    import_list_rest(plan, deployment->info.node, deployment->info.key, of_info);
 }
 
 /* credential_list: what a name stands for. */

@@ -2,14 +2,15 @@
 /* config/import_plan.c: what was taken over from another gateway, kept and printed as YAML.
  *
  * For:       notes, names of variables, exact prices, and the new file's text.
- * Called by: import_litellm.c.
- * Knows not: LiteLLM's keys. */
+ * Called by: import_litellm.c, import_models.c, import_tree.c.
+ * Knows not: LiteLLM's file; of its keys only what comments in ours name. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "config/import_litellm.h"
+#include "config/table.h"
 #include "config/values.h"
 
 #define NOTE_BYTES 640
@@ -474,15 +475,10 @@ static void print_limits(FILE *out, const struct import_model *model)
 
 static void print_model(FILE *out, const struct import_model *model)
 {
-    static const char *const kinds[] = {
-#define KIND(id, name, running, salt, whole, metrics) [KIND_##id] = (name),
-#include "config/base/kind.def"
-#undef KIND
-    };
-
     (void)fprintf(out, "  ");
     print_quoted(out, model->name);
-    (void)fprintf(out, ": # line %u\n    kind: %s\n", model->line, kinds[model->kind]);
+    (void)fprintf(out, ": # line %u\n    kind: %s\n", model->line,
+                  kind_row(model->kind)->name.data);
     print_price(out, model);
     print_limits(out, model);
     if (!span_equal(model->upstream, model->name)) {
@@ -518,8 +514,7 @@ static void print_tenant(FILE *out, const struct import_plan *plan)
 
 static void print_numbers(FILE *out, const struct import_plan *plan)
 {
-    const int64_t longest_silence_ms = 3600000; /* options.def */
-    const int64_t usual_silence_ms = 120000;
+    const struct option *silence = table_option("timeouts.first_byte");
     const int64_t timeout_ms = plan->timeout_ms.value;
 
     if (timeout_ms >= 0) {
@@ -527,9 +522,8 @@ static void print_numbers(FILE *out, const struct import_plan *plan)
         print_milliseconds(out, timeout_ms);
         (void)fputc('\n', out);
     }
-    if (timeout_ms > usual_silence_ms) {
-        const int64_t silence_ms =
-            timeout_ms < longest_silence_ms ? timeout_ms : longest_silence_ms;
+    if (timeout_ms > silence->fallback) {
+        const int64_t silence_ms = timeout_ms < silence->maximum ? timeout_ms : silence->maximum;
 
         (void)fprintf(out, "  first_byte: ");
         print_milliseconds(out, silence_ms);

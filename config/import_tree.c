@@ -199,8 +199,8 @@ static void say_why(struct import_plan *plan, const char *above, const struct no
         }
 }
 
-/* Says of every key that is not among those taken (a list that ends in NULL) why it is not. */
-void import_list_rest(struct import_plan *plan, const struct node *map, const char *above,
+/* merges: how many maps were merged into one another on the way here. */
+static void list_rest(struct import_plan *plan, const struct node *map, const char *above,
                       const char *const *taken, int merges)
 {
     if (map == NULL || map->kind != NODE_MAP || merges > MERGES_MAX)
@@ -210,9 +210,9 @@ void import_list_rest(struct import_plan *plan, const struct node *map, const ch
         bool known = import_is_off(plan, pair->value);
 
         if (span_equal(pair->key, SPAN("<<"))) {
-            import_list_rest(plan, pair->value, above, taken, merges + 1);
+            list_rest(plan, pair->value, above, taken, merges + 1);
             for (uint32_t k = 0; pair->value->kind == NODE_LIST && k < pair->value->count; k++)
-                import_list_rest(plan, pair->value->items[k], above, taken, merges + 1);
+                list_rest(plan, pair->value->items[k], above, taken, merges + 1);
             continue;
         }
         for (size_t k = 0; taken[k] != NULL && !known; k++)
@@ -220,6 +220,12 @@ void import_list_rest(struct import_plan *plan, const struct node *map, const ch
         if (!known)
             say_why(plan, above, pair);
     }
+}
+
+void import_list_rest(struct import_plan *plan, const struct node *map, const char *above,
+                      const char *const *taken)
+{
+    list_rest(plan, map, above, taken, 0);
 }
 
 /* ---- Secrets and references ---- */

@@ -2,10 +2,11 @@
 /* config/table.c: every key that a file may have, from keys.def and options.def.
  *
  * For:       reading options by their row, knowing unknown keys, explaining known ones.
- * Called by: sections.c, explain.c, print.c.
+ * Called by: sections.c, explain.c, print.c, import_litellm.c, import_plan.c.
  * Knows not: YAML, values of a particular file. */
 #include "config/table.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -58,6 +59,15 @@ const struct option *table_options(size_t *out_count)
 {
     *out_count = OPTION_COUNT;
     return options;
+}
+
+const struct option *table_option(const char *key)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(options[i].key, key) == 0)
+            return &options[i];
+    assert(false && "there is no such option");
+    return NULL;
 }
 
 const struct key_row *table_keys(size_t *out_count)

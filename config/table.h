@@ -2,7 +2,7 @@
 /* config/table.h: every key that a file may have, from keys.def and options.def.
  *
  * For:       reading options by their row, knowing unknown keys, explaining known ones.
- * Called by: sections.c, explain.c, print.c.
+ * Called by: sections.c, explain.c, print.c, import_litellm.c, import_plan.c.
  * Knows not: YAML, values of a particular file. */
 #ifndef CONFIG_TABLE_H
 #define CONFIG_TABLE_H
@@ -32,6 +32,9 @@ struct key_row {
 
 /* All rows of options.def. */
 const struct option *table_options(size_t *out_count);
+
+/* The row of an option that there is, such as "timeouts.whole". */
+const struct option *table_option(const char *key);
 
 /* All rows of keys.def. */
 const struct key_row *table_keys(size_t *out_count);
