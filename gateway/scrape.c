@@ -39,7 +39,7 @@ struct visit {
     bool keep_link;
     struct h1_body body;
     struct exposition *page; /* while one is read */
-    size_t page_bytes;
+    size_t page_bytes; /* of this answer's body */
     uint64_t health_due_ns, load_due_ns; /* UINT64_MAX: never */
     uint32_t failures;                   /* to tell load, in a row */
     struct wake wake;
@@ -164,7 +164,6 @@ static bool begin_page(struct visit *visit)
     visit->page = malloc(sizeof *visit->page);
     if (visit->page)
         exposition_init(visit->page);
-    visit->page_bytes = 0;
     return visit->page != NULL;
 }
 
@@ -172,6 +171,7 @@ static void begin_question(struct visit *visit, bool fresh)
 {
     struct scrape *scrape = visit->scrape;
     visit->status = 0;
+    visit->page_bytes = 0;
     visit->keep_link = false;
     visit->state = VISIT_OPENING;
     visit->link = write_question(visit) ? link_dial(scrape->worker, visit->replica, scrape->config,

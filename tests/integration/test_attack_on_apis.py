@@ -8,7 +8,7 @@ For:       answers and errors in codings, shapes and pieces that nobody announce
 import gzip
 import json
 
-from harness import KEY, GatewayTest, bearer, model, tenants
+from harness import KEY, GatewayTest, bearer, model, tenants, wait_until
 from test_attack_on_bounds_and_memory import RawServer, read_request
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"   # until it is closed
@@ -57,6 +57,7 @@ class ApiAttack(GatewayTest):
     @classmethod
     def configure(cls):
         cls.server, cls.other = RawServer(), RawServer()
+        cls.server.behave = cls.other.behave = lambda conn: None
         cls.addClassCleanup(cls.server.close)
         cls.addClassCleanup(cls.other.close)
         return {
@@ -194,6 +195,30 @@ class StreamsThatAreNone(ApiAttack):
         self.assertEqual(reply.json()["status"], "completed")
         self.assertEqual(len(reply.json()["output"][0]["content"][0]["logprobs"]), 2000)
         self.assertEqual((row["outcome"], row["output"]), ("ok", 2))
+
+
+class VisitsToReplicas(ApiAttack):
+    MORE = {"health": {"check_every": "50ms", "load_every": "50ms", "timeout": "5s"}}
+
+    def test_long_answers_do_not_add_up_to_one_too_long(self):
+        """A page without end is broken off; checks of the same replica go on as before."""
+        checks = []
+
+        def behave(conn):
+            while text := conn.recv(4096):
+                if b" /health " in text:
+                    checks.append(1)
+                    conn.sendall(answer(200, b"x" * (3 << 20)))
+                    continue
+                conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while True:
+                    conn.sendall(b"# no end\n" * 10000)
+        self.server.behave = self.other.behave = behave
+        self.assertTrue(wait_until(lambda: len(checks) > 40, 20))
+        models = self.gateway.admin("/replicas").json()["models"]
+        for entry in models:
+            for replica in entry["replicas"]:
+                self.assertEqual((replica["strikes"], replica["engine"]), (0, None), replica)
 
 
 class FormsAndTags(ApiAttack):
