@@ -128,6 +128,8 @@ static void link_break(struct link *link)
     if (link->lost)
         return;
     link_mark_lost(link);
+    if (link->tls != NULL && !link->tls->shaken && link->client->tls_problem == NULL)
+        link->client->tls_problem = "the server closed during the handshake";
     if (link->h2 != NULL)
         h2_end_calls(link);
     else if (link->call != NULL)
@@ -149,22 +151,32 @@ static bool link_fill(struct link *link)
     return link->out.count > 0;
 }
 
-/* The same sealed, and what the handshake has to say before it. */
+/* Goes on with the handshake. false: it failed. */
+static bool link_shake(struct link *link)
+{
+    struct client *client = link->client;
+
+    if (link->tls->shaken)
+        return true;
+    if (!tls_link_shake(link->tls, &client->tls_problem))
+        return false;
+    if (link->tls->shaken) {
+        client->handshakes++;
+        client->resumed += tls_link_resumed(link->tls);
+    }
+    return true;
+}
+
+/* The same as link_fill(), sealed, and what the handshake has to say before it. */
 static bool link_fill_sealed(struct link *link)
 {
     struct tls_link *tls = link->tls;
-    struct client *client = link->client;
 
     if (tls->sealed_at < tls->sealed.count)
         return true;
     tls->sealed_at = 0;
     tls->sealed.count = 0;
-    bool was_shaken = tls->shaken;
-    bool ok = was_shaken || tls_link_shake(tls, &client->tls_problem);
-    if (ok && tls->shaken && !was_shaken) {
-        client->handshakes++;
-        client->resumed += tls_link_resumed(tls);
-    }
+    bool ok = link_shake(link);
     if (ok && tls->shaken && link_fill(link)) {
         ok = tls_link_seal(tls, link->out.bytes, link->out.count);
         link->out_at = link->out.count;
@@ -216,11 +228,9 @@ static void link_take(struct link *link, const char *bytes, size_t count)
 static void link_take_sealed(struct link *link, const char *bytes, size_t count)
 {
     struct tls_link *tls = link->tls;
-    bool ok = true;
 
     tls_link_arrive(tls, bytes, count);
-    if (!tls->shaken)
-        (void)link_fill_sealed(link);
+    bool ok = link_shake(link);
     while (tls->shaken && ok && link->fd >= 0 && !link->lost) {
         size_t size = tls_link_read(tls, opened, sizeof opened, &ok);
         if (size > 0)

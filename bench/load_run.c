@@ -365,11 +365,15 @@ static void vanish(void)
  */
 static bool make_handshakes(unsigned most_missing, unsigned opened, const sigset_t *signals)
 {
-    uint64_t limit_ns = client.now_ns + 30000000000u;
+    uint64_t limit_ns = client.now_ns + 10000000000u;
 
     while (opened - client.handshakes > most_missing && client.now_ns < limit_ns && !stop)
         client_turn(&client, 100000000, signals);
-    return opened - client.handshakes <= most_missing;
+    if (opened - client.handshakes <= most_missing)
+        return true;
+    if (client.tls_problem == NULL)
+        client.tls_problem = "the server does not go on with the handshake";
+    return false;
 }
 
 static bool wait_for_a_line(void)

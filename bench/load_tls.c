@@ -114,14 +114,16 @@ bool tls_link_shake(struct tls_link *tls, const char **out_problem)
     ERR_clear_error();
     int done = SSL_do_handshake(tls->ssl);
     if (done != 1) {
-        int error = SSL_get_error(tls->ssl, done);
+        if (SSL_get_error(tls->ssl, done) == SSL_ERROR_WANT_READ)
+            return true;
         const char *reason = ERR_reason_error_string(ERR_peek_error());
         *out_problem = reason != NULL ? reason : "the handshake was refused";
-        return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+        return false;
     }
     SSL_get0_alpn_selected(tls->ssl, &name, &count);
-    *out_problem = "the server speaks another protocol";
     tls->shaken = count > 0 && (count == 2) == tls->use_h2;
+    if (!tls->shaken)
+        *out_problem = "the server speaks another protocol";
     return tls->shaken;
 }
 
