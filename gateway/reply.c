@@ -322,6 +322,18 @@ static void error_fields(struct exchange *x, const struct err_row *row)
         reply_field(x, SPAN("www-authenticate"), SPAN("Bearer"));
 }
 
+/* What is refused before its first step has no endpoint yet, but its error has a shape. */
+static void find_endpoint(struct exchange *x)
+{
+    const char *query = x->target.size ? memchr(x->target.data, '?', x->target.size) : NULL;
+    const struct span path = {x->target.data,
+                              query ? (size_t)(query - x->target.data) : x->target.size};
+    struct span rest;
+
+    if (x->endpoint == ENDPOINT_NONE && !x->admin && path.size > 0)
+        x->endpoint = endpoint_of_path(path, &rest);
+}
+
 /* An error of ours; allowed: what a 405 says of the path. */
 static void answer_error(struct exchange *x, enum err err, const char *message, const char *param,
                          struct span allowed)
@@ -330,6 +342,7 @@ static void answer_error(struct exchange *x, enum err err, const char *message, 
     const struct fault fault = fault_of(row, message, param);
     struct writer writer = writer_new(ERROR_BYTES_MAX);
 
+    find_endpoint(x);
     fault_write(&fault, endpoint_row(x->endpoint)->shape, &writer);
     struct chunk *chunk = written_chunk(&writer);
     if (x->cause == OK)

@@ -7,6 +7,7 @@ For:       answers and errors in codings, shapes and pieces that nobody announce
 
 import gzip
 import json
+import time
 
 from harness import KEY, GatewayTest, bearer, model, tenants, wait_until
 from test_attack_on_bounds_and_memory import RawServer, read_request
@@ -131,6 +132,30 @@ class ErrorsOfAnyForm(ApiAttack):
                 self.assertEqual(reply.json()["type"], "error")
             else:
                 self.assertEqual(bytes(reply.body), body)
+
+
+class ErrorsOfOurs(ApiAttack):
+    MORE = {"limits": {"body_bytes": "64KiB"}, "timeouts": {"first_byte": "300ms"}}
+
+    def test_each_has_the_shape_of_its_api_however_early_it_comes(self):
+        self.server.behave = lambda conn: time.sleep(1)
+        fits = json.dumps({"model": "tgi", "max_tokens": 5,
+                           "messages": [{"role": "user", "content": "hi"}]}).encode()
+        for name, body, headers, path, status in (
+                ("too large", b"x" * 70000, {}, "/v1/messages", 413),
+                ("too large, with a query", b"x" * 70000, {}, "/v1/messages?beta=true", 413),
+                ("packed", fits, {"content-encoding": "gzip"}, "/messages", 415),
+                ("no JSON", b"{", {}, "/v1/messages", 400),
+                ("unknown field", fits[:-1] + b',"priority":1}', {}, "/v1/messages", 400),
+                ("silent server", fits, {}, "/v1/messages", 504)):
+            for protocol in ("h1", "h2"):
+                with self.subTest(f"{name} {protocol}"):
+                    conn = self.h1() if protocol == "h1" else self.h2()
+                    reply = self.ask(conn, body, headers, path=path)
+                    self.assertEqual(reply.status, status, reply)
+                    self.assertEqual(reply.json()["type"], "error")
+                    self.assertEqual(set(reply.json()["error"]), {"type", "message"})
+                    self.assertIsNotNone(reply.header("request-id"))
 
 
 class StreamsThatAreNone(ApiAttack):

@@ -148,7 +148,7 @@ static void reply_error_escapes_what_it_is_told(void **state)
     (void)state;
     reply_error(&x, ERR_BAD_JSON, "expected \"}\"\n\x01", NULL);
 
-    assert_non_null(strstr(body(), "\"message\":\"expected \\\"}\\\"\\u000a\\u0001\""));
+    assert_non_null(strstr(body(), "\"message\":\"expected \\\"}\\\"\\n\\u0001\""));
     assert_non_null(strstr(body(), "\"param\":null"));
 }
 
