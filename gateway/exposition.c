@@ -220,7 +220,8 @@ static void keep(struct exposition *exposition, struct span part)
 static void end_line(struct exposition *exposition, struct span rest)
 {
     if (!exposition->too_long && exposition->line_size == 0) {
-        read_line(exposition, rest);
+        if (rest.size <= EXPOSITION_LINE_BYTES)
+            read_line(exposition, rest);
     } else if (!exposition->too_long) {
         keep(exposition, rest);
         if (!exposition->too_long)

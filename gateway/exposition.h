@@ -13,7 +13,7 @@
 #include "config/base/load.h"
 #include "config/base/span.h"
 
-#define EXPOSITION_LINE_BYTES 2048
+#define EXPOSITION_LINE_BYTES 8192
 
 /* Ways to say the same, newer names first: a page that has both counts once. */
 #define EXPOSITION_NAMES_MAX 4
