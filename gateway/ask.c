@@ -20,11 +20,11 @@ static bool read_model(struct ask_reader *reader, const struct ask_member *membe
     if (!scan_skip(&reader->scan, &value))
         return false;
     reader->ask.model_place = ask_place_of(reader, value);
-    if (is_null(value))
+    if (value_is(value, 'n'))
         return true;
-    if (!is_string(value))
+    if (!value_is(value, '"'))
         return ask_bad_value(reader, value, "model must be a string", member->name.data);
-    if (inside_of(value).size == 0)
+    if (value_inside(value).size == 0)
         return true;
     return ask_take_text(reader, value, member->name.data, &reader->ask.model);
 }
@@ -37,7 +37,7 @@ static bool read_flag(struct ask_reader *reader, const char *message, const char
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (value.data[0] != 't' && value.data[0] != 'f' && !is_null(value))
+    if (value.data[0] != 't' && value.data[0] != 'f' && !value_is(value, 'n'))
         return ask_bad_value(reader, value, message, param);
     *out_flag = value.data[0] == 't';
     *out_place = ask_place_of(reader, value);
@@ -56,7 +56,7 @@ static bool read_stream_options(struct ask_reader *reader, const struct ask_memb
     struct scan *scan = &reader->scan;
     struct ask *ask = &reader->ask;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     enum scan_type type;
     struct span key;
     struct span value;
@@ -79,7 +79,7 @@ static bool read_stream_options(struct ask_reader *reader, const struct ask_memb
     if (!scan_enter(scan, SCAN_OBJECT))
         return false;
     while (scan_member(scan, &first, &key)) {
-        const struct span name = ask_plain_name(key, scratch);
+        const struct span name = value_name(key, scratch);
         const bool usage = span_equal(name, SPAN("include_usage"));
         const bool running = span_equal(name, SPAN("continuous_usage_stats"));
         struct ask_place *place = usage ? &ask->include_usage_place : &ask->continuous_usage_place;
@@ -113,7 +113,7 @@ static bool read_count(struct ask_reader *reader, const struct ask_member *membe
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (is_null(value))
+    if (value_is(value, 'n'))
         return true;
     if (!span_to_int64(value, &count))
         return ask_bad_value(reader, value, "this must be a whole number", member->name.data);
@@ -148,7 +148,7 @@ static bool read_metadata(struct ask_reader *reader, const struct ask_member *me
 {
     struct scan *scan = &reader->scan;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     enum scan_type type;
     struct span key;
     struct span value;
@@ -162,7 +162,7 @@ static bool read_metadata(struct ask_reader *reader, const struct ask_member *me
     while (scan_member(scan, &first, &key)) {
         if (!scan_skip(scan, &value))
             return false;
-        if (is_string(value) && span_equal(ask_plain_name(key, scratch), SPAN("task_class")) &&
+        if (value_is(value, '"') && span_equal(value_name(key, scratch), SPAN("task_class")) &&
             !ask_take_text(reader, value, member->name.data, &reader->ask.task_class))
             return false;
     }
@@ -184,9 +184,9 @@ static bool read_cache_salt(struct ask_reader *reader, const struct ask_member *
     if (!scan_skip(&reader->scan, &value))
         return false;
     reader->ask.cache_salt_member = whole_member(reader);
-    if (is_null(value))
+    if (value_is(value, 'n'))
         return true;
-    if (!is_string(value))
+    if (!value_is(value, '"'))
         return ask_bad_value(reader, value, "cache_salt must be a string", member->name.data);
     reader->ask.cache_salt_place = ask_place_of(reader, value);
     return true;
@@ -199,7 +199,7 @@ static bool read_cache(struct ask_reader *reader, const struct ask_member *membe
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (value.data[0] != '{' && !is_null(value))
+    if (value.data[0] != '{' && !value_is(value, 'n'))
         return ask_bad_value(reader, value, "cache must be an object", member->name.data);
     reader->ask.cache_place = whole_member(reader);
     return true;
@@ -211,7 +211,7 @@ static bool read_refused(struct ask_reader *reader, const struct ask_member *mem
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!is_null(value)) {
+    if (!value_is(value, 'n')) {
         reader->ask.refused |= member->bits;
         reader->ask.refused_name = member->name;
     }
@@ -257,7 +257,7 @@ static bool read_response_format(struct ask_reader *reader, const struct ask_mem
     struct scan *scan = &reader->scan;
     enum scan_type type;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     struct span key;
     struct span value;
 
@@ -271,10 +271,10 @@ static bool read_response_format(struct ask_reader *reader, const struct ask_mem
     while (scan_member(scan, &first, &key)) {
         if (!scan_skip(scan, &value))
             return false;
-        if (!is_string(value) || !span_equal(ask_plain_name(key, scratch), SPAN("type")))
+        if (!value_is(value, '"') || !span_equal(value_name(key, scratch), SPAN("type")))
             continue;
 
-        const struct span name = ask_plain_name(inside_of(value), scratch);
+        const struct span name = value_name(value_inside(value), scratch);
 
         if (span_equal(name, SPAN("json_schema")) || span_equal(name, SPAN("json_object")))
             reader->ask.schema = true;
@@ -289,7 +289,7 @@ static bool read_schema(struct ask_reader *reader, const struct ask_member *memb
     (void)member;
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!is_null(value))
+    if (!value_is(value, 'n'))
         reader->ask.schema = true;
     return true;
 }
@@ -300,7 +300,7 @@ static bool read_format_within(struct ask_reader *reader, const struct ask_membe
     struct scan *scan = &reader->scan;
     enum scan_type type;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     struct span key;
     struct span value;
 
@@ -311,7 +311,7 @@ static bool read_format_within(struct ask_reader *reader, const struct ask_membe
     if (!scan_enter(scan, SCAN_OBJECT))
         return false;
     while (scan_member(scan, &first, &key)) {
-        const bool format = span_equal(ask_plain_name(key, scratch), SPAN("format"));
+        const bool format = span_equal(value_name(key, scratch), SPAN("format"));
 
         if (!(format ? read_response_format(reader, member) : scan_skip(scan, &value)))
             return false;
@@ -332,7 +332,7 @@ static bool read_stateful(struct ask_reader *reader, const struct ask_member *me
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!is_null(value))
+    if (!value_is(value, 'n'))
         return ask_bad_value(reader, value, instead[member->bits], member->name.data);
     return true;
 }
@@ -343,7 +343,7 @@ static bool read_background(struct ask_reader *reader, const struct ask_member *
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (value.data[0] != 'f' && !is_null(value))
+    if (value.data[0] != 'f' && !value_is(value, 'n'))
         return ask_bad_value(reader, value,
                              "responses are not kept here: leave background out, and stream the "
                              "answer if it takes long",

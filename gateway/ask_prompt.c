@@ -106,7 +106,7 @@ static bool read_source(struct ask_reader *reader)
     struct span no_prompt = SPAN("");
     bool text = false;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     struct span key;
     struct span value;
 
@@ -114,7 +114,7 @@ static bool read_source(struct ask_reader *reader)
     if (!scan_enter(scan, SCAN_OBJECT))
         return false;
     while (scan_member(scan, &first, &key)) {
-        const struct span name = ask_plain_name(key, scratch);
+        const struct span name = value_name(key, scratch);
 
         if (span_equal(name, SPAN("content"))) {
             if (!read_content(reader, &no_prompt))
@@ -126,13 +126,13 @@ static bool read_source(struct ask_reader *reader)
         if (span_equal(name, SPAN("data")))
             data = value;
         else if (span_equal(name, SPAN("type")))
-            text = is_string(value) &&
-                   span_equal(ask_plain_name(inside_of(value), scratch), SPAN("text"));
+            text = value_is(value, '"') &&
+                   span_equal(value_name(value_inside(value), scratch), SPAN("text"));
         else
             judge_media(reader, value);
     }
-    if (data.data != NULL && text && is_string(data))
-        reader->ask.text_bytes += (int64_t)inside_of(data).size;
+    if (data.data != NULL && text && value_is(data, '"'))
+        reader->ask.text_bytes += (int64_t)value_inside(data).size;
     else if (data.data != NULL)
         judge_media(reader, data);
     return scan->problem == NULL;
@@ -168,14 +168,14 @@ static bool read_part(struct ask_reader *reader, struct span *first_text)
 {
     struct scan *scan = &reader->scan;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     struct span key;
     struct span value;
 
     if (!scan_enter(scan, SCAN_OBJECT))
         return false;
     while (scan_member(scan, &first, &key)) {
-        const struct span name = ask_plain_name(key, scratch);
+        const struct span name = value_name(key, scratch);
         const bool source = span_equal(name, SPAN("source"));
 
         if (source || span_equal(name, SPAN("content"))) {
@@ -187,17 +187,17 @@ static bool read_part(struct ask_reader *reader, struct span *first_text)
             return false;
         if (span_equal(name, SPAN("type"))) {
             const struct span kind =
-                is_string(value) ? ask_plain_name(inside_of(value), scratch) : SPAN("");
+                value_is(value, '"') ? value_name(value_inside(value), scratch) : SPAN("");
 
             if (is_media(kind) || span_equal(kind, SPAN("document")))
                 reader->ask.images = true;
         } else if (is_media(name) && !span_equal(name, SPAN("filename"))) {
-            if (!is_null(value))
+            if (!value_is(value, 'n'))
                 judge_media(reader, value);
-        } else if (is_string(value)) {
-            reader->ask.text_bytes += (int64_t)inside_of(value).size;
+        } else if (value_is(value, '"')) {
+            reader->ask.text_bytes += (int64_t)value_inside(value).size;
             if (first_text->data == NULL && span_equal(name, SPAN("text")))
-                *first_text = inside_of(value);
+                *first_text = value_inside(value);
         } else {
             reader->ask.text_bytes += (int64_t)value.size;
         }
@@ -218,7 +218,7 @@ static bool read_content_element(struct ask_reader *reader, struct span *first_t
     if (!scan_skip(&reader->scan, &value))
         return false;
     if (type == SCAN_STRING) {
-        value = inside_of(value);
+        value = value_inside(value);
         if (first_text->data == NULL)
             *first_text = value;
     }
@@ -258,10 +258,10 @@ static struct span cut_prompt(struct span text)
 /* Judges the type of an item: does it stand for something that is kept elsewhere? */
 static bool judge_item(struct ask_reader *reader, struct span value, const char *param)
 {
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
 
-    if (is_string(value) &&
-        span_equal(ask_plain_name(inside_of(value), scratch), SPAN("item_reference")))
+    if (value_is(value, '"') &&
+        span_equal(value_name(value_inside(value), scratch), SPAN("item_reference")))
         return ask_bad_value(reader, value,
                              "responses are not kept here: send the item itself instead of an "
                              "item_reference",
@@ -278,14 +278,14 @@ static bool read_message(struct ask_reader *reader, bool item, const char *param
     struct span first_text = {NULL, 0};
     bool system = false;
     bool first = true;
-    char scratch[KEY_BYTES_MAX];
+    char scratch[VALUE_NAME_BYTES];
     struct span key;
     struct span value;
 
     if (!scan_enter(scan, SCAN_OBJECT))
         return false;
     while (scan_member(scan, &first, &key)) {
-        const struct span name = ask_plain_name(key, scratch);
+        const struct span name = value_name(key, scratch);
 
         if (span_equal(name, SPAN("content")) || (item && span_equal(name, SPAN("output")))) {
             if (!read_content(reader, &first_text))
@@ -301,11 +301,11 @@ static bool read_message(struct ask_reader *reader, bool item, const char *param
             return false;
         if (type && !judge_item(reader, value, param))
             return false;
-        if (role && is_string(value)) {
-            const struct span who = ask_plain_name(inside_of(value), scratch);
+        if (role && value_is(value, '"')) {
+            const struct span who = value_name(value_inside(value), scratch);
 
             system = span_equal(who, SPAN("system")) || span_equal(who, SPAN("developer"));
-        } else if (!is_null(value)) {
+        } else if (!value_is(value, 'n')) {
             if (media)
                 judge_media(reader, value);
             else
@@ -372,7 +372,7 @@ bool ask_read_items(struct ask_reader *reader, const struct ask_member *member)
     if (!scan_skip(&reader->scan, &value))
         return false;
     if (type == SCAN_STRING) {
-        reader->ask.text_bytes += (int64_t)inside_of(value).size;
+        reader->ask.text_bytes += (int64_t)value_inside(value).size;
         reader->ask.messages++;
         reader->given |= GIVEN_FIRST;
     }
@@ -407,7 +407,7 @@ bool ask_read_text(struct ask_reader *reader, const struct ask_member *member)
 
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!is_null(value)) {
+    if (!value_is(value, 'n')) {
         reader->ask.text_bytes += (int64_t)value.size;
         reader->given |= member->bits;
     }
@@ -497,7 +497,7 @@ bool ask_read_prompt(struct ask_reader *reader, const struct ask_member *member)
     if (!scan_skip(&reader->scan, &value))
         return false;
     if (type == SCAN_STRING) {
-        reader->ask.text_bytes += (int64_t)inside_of(value).size;
+        reader->ask.text_bytes += (int64_t)value_inside(value).size;
         reader->given |= GIVEN_FIRST;
     }
     return true;
@@ -510,7 +510,7 @@ bool ask_read_data(struct ask_reader *reader, const struct ask_member *member)
     (void)member;
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!is_null(value)) {
+    if (!value_is(value, 'n')) {
         judge_media(reader, value);
         reader->given |= GIVEN_FIRST;
     }
@@ -535,7 +535,8 @@ static bool read_side_element(struct ask_reader *reader, const struct ask_member
                              member->name.data);
     if (!scan_skip(&reader->scan, &value))
         return false;
-    reader->ask.text_bytes += (int64_t)(type == SCAN_STRING ? inside_of(value).size : value.size);
+    reader->ask.text_bytes +=
+        (int64_t)(type == SCAN_STRING ? value_inside(value).size : value.size);
     return true;
 }
 

@@ -43,9 +43,9 @@ struct ask_place ask_place_of(const struct ask_reader *reader, struct span value
 bool ask_take_text(struct ask_reader *reader, struct span value, const char *param,
                    struct span *out_text)
 {
-    const struct span raw = inside_of(value);
+    const struct span raw = value_inside(value);
 
-    if (!has_escapes(raw)) {
+    if (!value_has_escapes(raw)) {
         *out_text = raw;
         return true;
     }
@@ -60,15 +60,6 @@ bool ask_take_text(struct ask_reader *reader, struct span value, const char *par
                           param);
     *out_text = (struct span){text, size};
     return true;
-}
-
-struct span ask_plain_name(struct span raw, char *scratch)
-{
-    size_t size;
-
-    if (!has_escapes(raw) || raw.size > KEY_BYTES_MAX || !scan_decode(raw, scratch, &size))
-        return raw;
-    return (struct span){scratch, size};
 }
 
 /* ---- duplicate keys ---- */
@@ -149,7 +140,7 @@ static bool note_key(struct ask_reader *reader, const char *at, struct span key)
 bool ask_take_key(struct ask_reader *reader, struct span raw, struct span *out_key)
 {
     *out_key = raw;
-    if (has_escapes(raw)) {
+    if (value_has_escapes(raw)) {
         char *text = arena_take(reader->arena, raw.size);
         size_t size;
 

@@ -2,7 +2,7 @@
 /* gateway/ask_reader.h: what is carried through the pass over a JSON body; pure.
  *
  * For:       the members of ask.c's table and the small things that each of them needs: a refusal
- *            with its place, a text, a name without its escapes.
+ *            with its place, a text, a key that stands once.
  * Called by: ask.c, ask_prompt.c, ask_form.c.
  * Knows not: what a member means. */
 #ifndef GATEWAY_ASK_READER_H
@@ -10,9 +10,9 @@
 
 #include "config/base/span.h"
 #include "gateway/ask.h"
+#include "gateway/value.h"
 
-#define KEYS_COMPARED 32  /* so many keys are compared one by one; more go into a hash table */
-#define KEY_BYTES_MAX 192 /* longest known name (32 bytes), each byte spelt as an escape */
+#define KEYS_COMPARED 32 /* so many keys are compared one by one; more go into a hash table */
 
 /* A key of the outermost object, in the table past KEYS_COMPARED. */
 struct key_slot {
@@ -85,37 +85,12 @@ static inline struct span ask_here(const struct ask_reader *reader)
     return (struct span){reader->scan.at, 0};
 }
 
-static inline bool is_null(struct span value)
-{
-    return value.data[0] == 'n';
-}
-
-static inline bool is_string(struct span value)
-{
-    return value.data[0] == '"';
-}
-
-/* Raw text between the quotes of a string value. */
-static inline struct span inside_of(struct span value)
-{
-    return (struct span){value.data + 1, value.size - 2};
-}
-
-static inline bool has_escapes(struct span raw)
-{
-    return raw.size > 0 && memchr(raw.data, '\\', raw.size) != NULL;
-}
-
 /* Where a value lies in the body. */
 struct ask_place ask_place_of(const struct ask_reader *reader, struct span value);
 
 /* Text of a string value: into the body, or decoded in the arena. */
 MUST_CHECK bool ask_take_text(struct ask_reader *reader, struct span value, const char *param,
                               struct span *out_text);
-
-/* A name as written or, when it has escapes, decoded into scratch of KEY_BYTES_MAX bytes. What does
- * not fit is none of the known names and is returned as written. */
-struct span ask_plain_name(struct span raw, char *scratch);
 
 /* Decodes a top-level key and keeps it; refuses the body when it was there before. */
 MUST_CHECK bool ask_take_key(struct ask_reader *reader, struct span raw, struct span *out_key);

@@ -6,10 +6,9 @@
  * Knows not: HTTP, sockets, errors of our own. */
 #include "gateway/fault.h"
 
-#include "gateway/scan.h"
+#include "gateway/value.h"
 
 #define DEPTH_MAX 64u
-#define KEY_BYTES 24u                           /* longest known key, and some */
 #define RAW_BYTES_MAX (6 * FAULT_MESSAGE_BYTES) /* of one text: an escape takes six for one */
 #define NOTHING ((struct span){NULL, 0})
 
@@ -23,37 +22,11 @@ struct members {
 
 /* ---- reading JSON ---- */
 
-static bool is_object(struct span value)
-{
-    return value.size > 0 && value.data[0] == '{';
-}
-
-static bool is_list(struct span value)
-{
-    return value.size > 0 && value.data[0] == '[';
-}
-
-static bool is_string(struct span value)
-{
-    return value.size > 0 && value.data[0] == '"';
-}
-
 /* Neither there nor null, false or "". */
 static bool is_nothing(struct span value)
 {
     return value.size == 0 || span_equal(value, SPAN("null")) || span_equal(value, SPAN("false")) ||
            span_equal(value, SPAN("\"\""));
-}
-
-/* A key as written or, when it has escapes, decoded into scratch of KEY_BYTES bytes. */
-static struct span plain_key(struct span raw, char *scratch)
-{
-    size_t size;
-
-    if (raw.size == 0 || raw.size > KEY_BYTES || memchr(raw.data, '\\', raw.size) == NULL ||
-        !scan_decode(raw, scratch, &size))
-        return raw;
-    return (struct span){scratch, size};
 }
 
 static struct span *member_of(struct members *members, struct span key)
@@ -82,37 +55,23 @@ static struct span *member_of(struct members *members, struct span key)
     return NULL;
 }
 
-/* The members of an object; false: value is none, or broken. */
+/* The members of an object; false: value is none. */
 static bool read_members(struct span value, struct members *out)
 {
-    struct scan scan;
-    bool first = true;
+    char scratch[VALUE_NAME_BYTES];
+    struct value_walk walk;
     struct span key;
+    struct span member;
 
     *out = (struct members){0};
-    if (!is_object(value))
-        return false;
-    scan_init(&scan, value, DEPTH_MAX);
-    if (!scan_enter(&scan, SCAN_OBJECT))
-        return false;
-    while (scan_member(&scan, &first, &key)) {
-        char scratch[KEY_BYTES];
-        struct span *known = member_of(out, plain_key(key, scratch));
-        struct span ignored;
+    value_walk_object(&walk, value);
+    while (value_next_member(&walk, &key, &member)) {
+        struct span *known = member_of(out, value_name(key, scratch));
 
-        if (!scan_skip(&scan, known ? known : &ignored))
-            return false;
+        if (known != NULL)
+            *known = member;
     }
-    return scan.problem == NULL && scan_finish(&scan);
-}
-
-/* The whole body as one JSON value without white space around it; false: it is none. */
-static bool read_value(struct span body, struct span *out_value)
-{
-    struct scan scan;
-
-    scan_init(&scan, body, DEPTH_MAX);
-    return scan_skip(&scan, out_value) && scan_finish(&scan);
+    return value_is(value, '{');
 }
 
 /* The first bytes of text, at most so many, that end where a character ends. */
@@ -134,7 +93,7 @@ static struct span say(struct span value, struct arena *arena)
 
     if (is_nothing(value))
         return NOTHING;
-    if (is_string(value))
+    if (value_is(value, '"'))
         raw = (struct span){value.data + 1, value.size - 2};
     raw = cut(raw, RAW_BYTES_MAX);
 
@@ -142,7 +101,7 @@ static struct span say(struct span value, struct arena *arena)
 
     if (text == NULL)
         return NOTHING;
-    if (is_string(value) && scan_decode(raw, text, &size))
+    if (value_is(value, '"') && scan_decode(raw, text, &size))
         return (struct span){text, size};
     memcpy(text, raw.data, raw.size);
     return (struct span){text, raw.size};
@@ -156,7 +115,7 @@ static struct span say_message(struct span value, struct arena *arena)
 /* A type, param or code: a string or a number, and short. */
 static struct span say_name(struct span value, struct arena *arena)
 {
-    if (is_object(value) || is_list(value) || value.size > FAULT_NAME_BYTES)
+    if (value_is(value, '{') || value_is(value, '[') || value.size > FAULT_NAME_BYTES)
         return NOTHING;
     return say(value, arena);
 }
@@ -200,9 +159,9 @@ static void read_nested(const struct members *root, struct arena *arena, struct 
 
     if (!take_nested(root->error, arena, &inner, out))
         return;
-    if (!is_string(inner.message))
+    if (!value_is(inner.message, '"'))
         out->form = FAULT_FLAT;
-    else if (span_equal(root->type, SPAN("\"error\"")) && is_string(inner.type))
+    else if (span_equal(root->type, SPAN("\"error\"")) && value_is(inner.type, '"'))
         out->form = FAULT_ANTHROPIC;
     else
         out->form = FAULT_OPENAI;
@@ -245,7 +204,7 @@ static struct span read_location(struct span value, struct arena *arena)
     bool first = true;
 
     scan_init(&scan, value, DEPTH_MAX);
-    if (!is_list(value) || !text_init(&text, arena, FAULT_NAME_BYTES) ||
+    if (!value_is(value, '[') || !text_init(&text, arena, FAULT_NAME_BYTES) ||
         !scan_enter(&scan, SCAN_ARRAY))
         return NOTHING;
     while (scan_element(&scan, &first) && scan_skip(&scan, &part)) {
@@ -270,7 +229,7 @@ static void read_problems(struct span value, struct arena *arena, struct fault *
     while (scan_element(&scan, &first) && scan_skip(&scan, &element)) {
         struct members problem;
 
-        if (text.at == text.end || !read_members(element, &problem) || !is_string(problem.text))
+        if (text.at == text.end || !read_members(element, &problem) || !value_is(problem.text, '"'))
             continue;
 
         const struct span location = read_location(problem.location, arena);
@@ -292,7 +251,7 @@ static void read_problems(struct span value, struct arena *arena, struct fault *
 static void read_detail(struct span value, struct arena *arena, struct fault *out)
 {
     out->form = FAULT_DETAIL;
-    if (is_list(value))
+    if (value_is(value, '['))
         read_problems(value, arena, out);
     if (out->message.data == NULL)
         out->message = say_message(value, arena);
@@ -311,7 +270,7 @@ static bool is_text(struct span text)
         quoted[i + 1] =
             text.data[i] != '\0' && strchr("\"\\\r\n\t", text.data[i]) != NULL ? ' ' : text.data[i];
     return memchr(text.data, 0x7f, text.size) == NULL &&
-           read_value((struct span){quoted, text.size + 2}, &ignored);
+           value_read((struct span){quoted, text.size + 2}, DEPTH_MAX, &ignored);
 }
 
 static bool is_space(char c)
@@ -340,16 +299,16 @@ void fault_read(struct span body, struct arena *arena, struct fault *out)
     struct members root;
 
     *out = (struct fault){0};
-    if (!read_value(body, &value) || !read_members(value, &root)) {
+    if (!value_read(body, DEPTH_MAX, &value) || !read_members(value, &root)) {
         read_text(body, arena, out);
     } else if (read_response(&root, arena, out)) {
         return;
-    } else if (is_object(root.error)) {
+    } else if (value_is(root.error, '{')) {
         read_nested(&root, arena, out);
-    } else if (is_string(root.message)) {
+    } else if (value_is(root.message, '"')) {
         take_members(&root, arena, out);
         out->form = FAULT_FLAT;
-    } else if (is_string(root.error)) {
+    } else if (value_is(root.error, '"')) {
         out->message = say_message(root.error, arena);
         out->type = say_name(root.error_type, arena);
         out->form = FAULT_STRING;

@@ -3,7 +3,7 @@
  *
  * For:       one validating pass over a body that tells what lies where (RFC 8259, UTF-8 checked);
  *            splices that change a body without touching the rest of its bytes.
- * Called by: ask.c.
+ * Called by: ask*.c, value.c, parcel.c (splices).
  * Knows not: what a field means. */
 #ifndef GATEWAY_SCAN_H
 #define GATEWAY_SCAN_H

@@ -31,6 +31,20 @@ enum err translate_ask(enum endpoint from, struct span body, uint32_t json_depth
     return translation_of(from)->ask(body, json_depth, out, out_problem);
 }
 
+enum err translate_read_object(struct span body, uint32_t json_depth, struct span *out_object,
+                               struct ask_problem *out_problem)
+{
+    struct scan scan;
+    scan_init(&scan, body, json_depth);
+    if (!scan_skip(&scan, out_object) || !scan_finish(&scan))
+        *out_problem = (struct ask_problem){scan_offset(&scan), scan.problem, NULL};
+    else if (out_object->data[0] != '{')
+        *out_problem = (struct ask_problem){0, "the body must be an object", NULL};
+    else
+        return OK;
+    return ERR_BAD_JSON;
+}
+
 struct translator *translator_new(enum endpoint to, const struct translator_facts *facts)
 {
     struct translator *translator = malloc(sizeof *translator);

@@ -28,6 +28,10 @@
 MUST_CHECK enum err translate_ask(enum endpoint from, struct span body, uint32_t json_depth,
                                   struct writer *out, struct ask_problem *out_problem);
 
+/* For the translations: the body as one JSON object; ERR_BAD_JSON (*out_problem says why). */
+MUST_CHECK enum err translate_read_object(struct span body, uint32_t json_depth,
+                                          struct span *out_object, struct ask_problem *out_problem);
+
 /* What an answer bears that the server does not say. Borrowed for translator_new(). */
 struct translator_facts {
     struct span model;       /* the name that the client asked for */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/translate_messages.h: what the halves of the translation of messages share; pure.
  *
- * For:       finding members in JSON that was checked before; usage and stop reasons, which whole
- *            answers and streams have alike; the names between the files.
+ * For:       usage and stop reasons, which whole answers and streams have alike; the names between
+ *            the files.
  * Called by: translate_messages*.c alone.
  * Knows not: anything but JSON and the two APIs.
  *
@@ -19,57 +19,7 @@
 #define GATEWAY_TRANSLATE_MESSAGES_H
 
 #include "gateway/translate.h"
-
-/* ---- JSON that was checked before ---- */
-
-/* A member to look for, and its value; {NULL, 0}: absent or null. */
-struct member {
-    struct span name;
-    struct span value;
-};
-
-/* Is this one JSON value, and nothing else? *out_value: without the white space around it; else
- * *out_problem says what is wrong, and where. */
-MUST_CHECK bool messages_read_json(struct span json, uint32_t depth, struct span *out_value,
-                                   struct ask_problem *out_problem);
-
-/* Finds members of an object in one pass; of two with one name the last counts. Returns the key of
- * the first member that is none of them, or stands twice; {NULL, 0}: there is none, or this is no
- * object. */
-struct span messages_find(struct span object, struct member *members, size_t count);
-
-/* A walk over a list. */
-struct elements {
-    struct scan scan;
-    bool first;
-};
-
-/* Begins a walk; over anything but a list it ends at once. */
-void messages_walk(struct elements *elements, struct span list);
-MUST_CHECK bool messages_next(struct elements *elements, struct span *out_element);
-
-static inline bool messages_is(struct span value, char first)
-{
-    return value.size > 0 && value.data[0] == first;
-}
-
-/* A string that is not empty. */
-static inline bool messages_has_text(struct span value)
-{
-    return messages_is(value, '"') && value.size > 2;
-}
-
-/* Raw text between the quotes of a string. */
-static inline struct span messages_inside(struct span string)
-{
-    return (struct span){string.data + 1, string.size - 2};
-}
-
-/* Is this string value that name, however it is spelt with escapes? */
-bool messages_says(struct span value, struct span name);
-
-/* Is the inside of a string that name, however it is spelt? */
-bool messages_spells(struct span raw, struct span name);
+#include "gateway/value.h"
 
 /* ---- the ask ---- */
 
@@ -105,7 +55,7 @@ struct ending {
 };
 
 /* One answer, whole or streamed. */
-struct answer {
+struct answering {
     struct span model, exchange_id; /* behind the struct, in the same memory */
     bool hide_thinking;             /* asked for with thinking.display = "omitted" */
     struct ending ending;
@@ -125,10 +75,10 @@ void messages_write_stop(const struct ending *ending, struct writer *out);
 void messages_write_usage(const struct ending *ending, struct writer *out);
 
 /* {"id":…,"type":"message","role":"assistant","model":…,"content":[ */
-void messages_write_opening(const struct answer *answer, struct writer *out);
+void messages_write_opening(const struct answering *answering, struct writer *out);
 
 /* The id of a tool call; one is made of its number when the server gave none. */
-void messages_write_call_id(const struct answer *answer, struct span raw_id, uint32_t number,
+void messages_write_call_id(const struct answering *answering, struct span raw_id, uint32_t number,
                             struct writer *out);
 
 /* The thinking in a chat message or delta: a string that is not empty, or {NULL, 0}. */

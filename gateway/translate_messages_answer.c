@@ -29,8 +29,8 @@ void messages_take_usage(struct ending *ending, struct span usage)
     struct member details[] = {{.name = SPAN("cached_tokens")},
                                {.name = SPAN("created_cache_tokens")},
                                {.name = SPAN("cache_write_tokens")}};
-    messages_find(usage, members, 3);
-    messages_find(members[2].value, details, 3);
+    value_find(usage, members, 3);
+    value_find(members[2].value, details, 3);
     take_count(members[0].value, &ending->prompt);
     take_count(members[1].value, &ending->output);
     take_count(details[0].value, &ending->cached);
@@ -82,19 +82,18 @@ bool messages_take_finish(struct ending *ending, struct span choice)
     struct member members[] = {{.name = SPAN("finish_reason")},
                                {.name = SPAN("stop_reason")},
                                {.name = SPAN("matched_stop")}};
-    messages_find(choice, members, 3);
-    if (!messages_is(members[0].value, '"'))
+    value_find(choice, members, 3);
+    if (!value_is(members[0].value, '"'))
         return true;
     ending->finish = SPAN("stop");
     for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
-        if (messages_says(members[0].value, reasons[i].finish))
+        if (value_says(members[0].value, reasons[i].finish))
             ending->finish = reasons[i].finish;
-    const struct span stop =
-        messages_is(members[1].value, '"') ? members[1].value : members[2].value;
-    if (!messages_has_text(stop))
+    const struct span stop = value_is(members[1].value, '"') ? members[1].value : members[2].value;
+    if (!value_has_text(stop))
         return true;
     buffer_free(&ending->stop);
-    return buffer_append(&ending->stop, messages_inside(stop));
+    return buffer_append(&ending->stop, value_inside(stop));
 }
 
 /* Tools that are called make it tool_use, for clients run them by that word, also when the server
@@ -126,16 +125,16 @@ void messages_write_stop(const struct ending *ending, struct writer *out)
 
 /* ---- the message ---- */
 
-void messages_write_opening(const struct answer *answer, struct writer *out)
+void messages_write_opening(const struct answering *answering, struct writer *out)
 {
     writer_literal(out, "{\"id\":\"msg_");
-    writer_put(out, answer->exchange_id);
+    writer_put(out, answering->exchange_id);
     writer_literal(out, "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    writer_text(out, answer->model);
+    writer_text(out, answering->model);
     writer_literal(out, ",\"content\":[");
 }
 
-void messages_write_call_id(const struct answer *answer, struct span raw_id, uint32_t number,
+void messages_write_call_id(const struct answering *answering, struct span raw_id, uint32_t number,
                             struct writer *out)
 {
     if (raw_id.size > 0) {
@@ -143,7 +142,7 @@ void messages_write_call_id(const struct answer *answer, struct span raw_id, uin
         return;
     }
     writer_literal(out, "\"toolu_");
-    writer_put(out, answer->exchange_id);
+    writer_put(out, answering->exchange_id);
     writer_literal(out, "_");
     writer_number(out, number);
     writer_literal(out, "\"");
@@ -153,14 +152,14 @@ void messages_write_call_id(const struct answer *answer, struct span raw_id, uin
  * some servers send the same text under both. */
 struct span messages_thinking(struct span reasoning_content, struct span reasoning)
 {
-    if (messages_has_text(reasoning_content))
+    if (value_has_text(reasoning_content))
         return reasoning_content;
-    return messages_has_text(reasoning) ? reasoning : (struct span){NULL, 0};
+    return value_has_text(reasoning) ? reasoning : (struct span){NULL, 0};
 }
 
 /* Blocks of one message: where a comma is due, and tools are numbered. */
 struct content {
-    struct answer *answer;
+    struct answering *answering;
     struct writer *out;
     bool wrote;
     uint32_t calls;
@@ -175,7 +174,7 @@ static void begin_block(struct content *content)
 
 static void write_text(struct content *content, struct span text)
 {
-    if (!messages_has_text(text))
+    if (!value_has_text(text))
         return;
     begin_block(content);
     writer_literal(content->out, "{\"type\":\"text\",\"text\":");
@@ -190,7 +189,7 @@ static void write_thinking(struct content *content, struct span thinking)
         return;
     begin_block(content);
     writer_literal(content->out, "{\"type\":\"thinking\",\"thinking\":");
-    writer_put(content->out, content->answer->hide_thinking ? SPAN("\"\"") : thinking);
+    writer_put(content->out, content->answering->hide_thinking ? SPAN("\"\"") : thinking);
     writer_literal(content->out, ",\"signature\":\"\"}");
 }
 
@@ -200,16 +199,15 @@ static void write_thinking(struct content *content, struct span thinking)
  * {} instead would do what nobody asked for. */
 static enum err write_input(struct writer *out, struct span arguments)
 {
-    struct ask_problem problem;
-    if (messages_is(arguments, '{')) {
+    if (value_is(arguments, '{')) {
         writer_put(out, arguments);
         return OK;
     }
-    if (!messages_has_text(arguments)) {
+    if (!value_has_text(arguments)) {
         writer_literal(out, "{}");
         return OK;
     }
-    const struct span raw = messages_inside(arguments);
+    const struct span raw = value_inside(arguments);
     char *text = malloc(raw.size);
     struct span value = {NULL, 0};
     size_t size;
@@ -217,9 +215,8 @@ static enum err write_input(struct writer *out, struct span arguments)
     if (text == NULL)
         return ERR_NO_MEMORY;
     if (scan_decode(raw, text, &size)) {
-        const bool sound =
-            messages_read_json((struct span){text, size}, ARGUMENTS_DEPTH_MAX, &value, &problem);
-        object = sound && messages_is(value, '{');
+        const bool sound = value_read((struct span){text, size}, ARGUMENTS_DEPTH_MAX, &value);
+        object = sound && value_is(value, '{');
     }
     if (object) {
         writer_put(out, value);
@@ -236,17 +233,16 @@ static enum err write_call(struct content *content, struct span call)
 {
     struct member members[] = {{.name = SPAN("id")}, {.name = SPAN("function")}};
     struct member function[] = {{.name = SPAN("name")}, {.name = SPAN("arguments")}};
-    messages_find(call, members, 2);
-    messages_find(members[1].value, function, 2);
+    value_find(call, members, 2);
+    value_find(members[1].value, function, 2);
     begin_block(content);
     writer_literal(content->out, "{\"type\":\"tool_use\",\"id\":");
-    messages_write_call_id(content->answer,
-                           messages_has_text(members[0].value) ? messages_inside(members[0].value)
-                                                               : (struct span){NULL, 0},
+    messages_write_call_id(content->answering,
+                           value_has_text(members[0].value) ? value_inside(members[0].value)
+                                                            : (struct span){NULL, 0},
                            content->calls++, content->out);
     writer_literal(content->out, ",\"name\":");
-    writer_put(content->out,
-               messages_is(function[0].value, '"') ? function[0].value : SPAN("\"\""));
+    writer_put(content->out, value_is(function[0].value, '"') ? function[0].value : SPAN("\"\""));
     writer_literal(content->out, ",\"input\":");
     const enum err err = write_input(content->out, function[1].value);
     writer_literal(content->out, "}");
@@ -261,51 +257,50 @@ static enum err write_content(struct content *content, struct span message)
                                {.name = SPAN("reasoning_content")},
                                {.name = SPAN("reasoning")},
                                {.name = SPAN("tool_calls")}};
-    struct elements elements;
+    struct value_walk walk;
     struct span call;
     enum err err = OK;
-    messages_find(message, members, 5);
+    value_find(message, members, 5);
     write_thinking(content, messages_thinking(members[2].value, members[3].value));
     write_text(content, members[0].value);
     write_text(content, members[1].value);
-    content->answer->ending.refused = messages_has_text(members[1].value);
-    messages_walk(&elements, members[4].value);
-    while (err == OK && messages_next(&elements, &call))
+    content->answering->ending.refused = value_has_text(members[1].value);
+    value_walk_list(&walk, members[4].value);
+    while (err == OK && value_next_element(&walk, &call))
         err = write_call(content, call);
-    content->answer->ending.tools = content->calls > 0;
+    content->answering->ending.tools = content->calls > 0;
     return err;
 }
 
 enum err messages_whole(void *state, struct span json, struct writer *out)
 {
-    struct answer *answer = state;
-    struct content content = {.answer = answer, .out = out};
+    struct answering *answering = state;
+    struct content content = {.answering = answering, .out = out};
     struct member root[] = {{.name = SPAN("choices")}, {.name = SPAN("usage")}};
     struct member choice[] = {{.name = SPAN("message")}};
-    struct ask_problem problem;
-    struct elements elements;
+    struct value_walk walk;
     struct span object;
     struct span first;
-    if (!messages_read_json(json, SCAN_DEPTH_MAX, &object, &problem))
+    if (!value_read(json, SCAN_DEPTH_MAX, &object))
         return ERR_REPLICA_PROTOCOL;
-    messages_find(object, root, 2);
-    if (!messages_is(root[0].value, '['))
+    value_find(object, root, 2);
+    if (!value_is(root[0].value, '['))
         return ERR_REPLICA_PROTOCOL;
-    messages_walk(&elements, root[0].value);
-    if (!messages_next(&elements, &first))
+    value_walk_list(&walk, root[0].value);
+    if (!value_next_element(&walk, &first))
         first = (struct span){NULL, 0};
-    messages_find(first, choice, 1);
-    messages_take_usage(&answer->ending, root[1].value);
-    if (!messages_take_finish(&answer->ending, first))
+    value_find(first, choice, 1);
+    messages_take_usage(&answering->ending, root[1].value);
+    if (!messages_take_finish(&answering->ending, first))
         return ERR_NO_MEMORY;
-    messages_write_opening(answer, out);
+    messages_write_opening(answering, out);
     const enum err err = write_content(&content, choice[0].value);
     if (err != OK)
         return err;
     writer_literal(out, "],");
-    messages_write_stop(&answer->ending, out);
+    messages_write_stop(&answering->ending, out);
     writer_literal(out, ",");
-    messages_write_usage(&answer->ending, out);
+    messages_write_usage(&answering->ending, out);
     writer_literal(out, "}");
     return out->err;
 }

@@ -33,10 +33,10 @@ bool messages_refuse(struct asking *asking, struct span at, const char *message,
 
 static bool is_empty_list(struct span value)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span element;
-    messages_walk(&elements, value);
-    return !messages_next(&elements, &element);
+    value_walk_list(&walk, value);
+    return !value_next_element(&walk, &element);
 }
 
 /* ---- members that become others ---- */
@@ -44,7 +44,7 @@ static bool is_empty_list(struct span value)
 /* stop_sequences → stop. An empty list is none: OpenAI takes no empty one. */
 static bool write_stop(struct asking *asking, struct span value)
 {
-    if (!messages_is(value, '['))
+    if (!value_is(value, '['))
         return messages_refuse(asking, value, "stop_sequences must be a list", "stop_sequences");
     if (!is_empty_list(value)) {
         put_name(asking, SPAN("\"stop\":"));
@@ -58,12 +58,12 @@ static bool write_stop(struct asking *asking, struct span value)
 static bool write_metadata(struct asking *asking, struct span value)
 {
     struct member members[] = {{.name = SPAN("user_id")}};
-    if (!messages_is(value, '{'))
+    if (!value_is(value, '{'))
         return messages_refuse(asking, value, "metadata must be an object", "metadata");
-    messages_find(value, members, 1);
+    value_find(value, members, 1);
     if (members[0].value.data == NULL)
         return true;
-    if (!messages_is(members[0].value, '"'))
+    if (!value_is(members[0].value, '"'))
         return messages_refuse(asking, members[0].value, "user_id must be a string", "metadata");
     put_name(asking, SPAN("\"user\":"));
     writer_put(asking->out, members[0].value);
@@ -73,8 +73,8 @@ static bool write_metadata(struct asking *asking, struct span value)
 /* service_tier: auto is auto in both; standard_only is what Chat calls default. */
 static bool write_service_tier(struct asking *asking, struct span value)
 {
-    const bool automatic = messages_says(value, SPAN("auto"));
-    if (!automatic && !messages_says(value, SPAN("standard_only")))
+    const bool automatic = value_says(value, SPAN("auto"));
+    if (!automatic && !value_says(value, SPAN("standard_only")))
         return messages_refuse(asking, value, "service_tier must be auto or standard_only",
                                "service_tier");
     put_name(asking, SPAN("\"service_tier\":"));
@@ -111,11 +111,11 @@ static bool write_tool(struct asking *asking, struct span tool)
         {.name = SPAN("strict")},        {.name = SPAN("defer_loading")},
         {.name = SPAN("cache_control")}, {.name = SPAN("eager_input_streaming")},
     };
-    const struct span odd = messages_find(tool, members, TOOL_MEMBERS);
+    const struct span odd = value_find(tool, members, TOOL_MEMBERS);
     const struct span type = members[TOOL_TYPE].value;
-    if (!messages_is(tool, '{'))
+    if (!value_is(tool, '{'))
         return messages_refuse(asking, tool, "a tool must be an object", "tools");
-    if (type.data != NULL && !messages_says(type, SPAN("custom")))
+    if (type.data != NULL && !value_says(type, SPAN("custom")))
         return messages_refuse(asking, type,
                                "the servers of this model run no tools: only tools of the client's "
                                "own (type custom) can be offered",
@@ -123,12 +123,12 @@ static bool write_tool(struct asking *asking, struct span tool)
     if (odd.data != NULL)
         return messages_refuse(asking, odd, "the servers of this model cannot do this with a tool",
                                "tools");
-    if (messages_is(members[TOOL_DEFER].value, 't'))
+    if (value_is(members[TOOL_DEFER].value, 't'))
         return messages_refuse(asking, members[TOOL_DEFER].value,
                                "the servers of this model cannot search for tools", "tools");
-    if (!messages_has_text(members[TOOL_NAME].value))
+    if (!value_has_text(members[TOOL_NAME].value))
         return messages_refuse(asking, tool, "a tool needs a name", "tools");
-    if (!messages_is(members[TOOL_SCHEMA].value, '{'))
+    if (!value_is(members[TOOL_SCHEMA].value, '{'))
         return messages_refuse(asking, tool, "a tool needs an input_schema", "tools");
     writer_literal(asking->out, "{\"type\":\"function\",\"function\":{\"name\":");
     writer_put(asking->out, members[TOOL_NAME].value);
@@ -149,16 +149,16 @@ static bool write_tool(struct asking *asking, struct span tool)
 /* An empty list of tools is none: OpenAI takes no empty one. */
 static bool write_tools(struct asking *asking, struct span value)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span tool;
     bool first = true;
-    if (!messages_is(value, '['))
+    if (!value_is(value, '['))
         return messages_refuse(asking, value, "tools must be a list", "tools");
     if (is_empty_list(value))
         return true;
     put_name(asking, SPAN("\"tools\":["));
-    messages_walk(&elements, value);
-    while (messages_next(&elements, &tool)) {
+    value_walk_list(&walk, value);
+    while (value_next_element(&walk, &tool)) {
         if (!first)
             writer_literal(asking->out, ",");
         first = false;
@@ -177,19 +177,19 @@ static bool write_tool_choice(struct asking *asking, struct span value)
     struct member members[] = {{.name = SPAN("type")},
                                {.name = SPAN("name")},
                                {.name = SPAN("disable_parallel_tool_use")}};
-    const struct span odd = messages_find(value, members, 3);
+    const struct span odd = value_find(value, members, 3);
     const struct span type = members[0].value;
     const struct span name = members[1].value;
     if (odd.data != NULL)
         return messages_refuse(asking, odd, "tool_choice has an unknown member", "tool_choice");
     put_name(asking, SPAN("\"tool_choice\":"));
-    if (messages_says(type, SPAN("auto"))) {
+    if (value_says(type, SPAN("auto"))) {
         writer_literal(asking->out, "\"auto\"");
-    } else if (messages_says(type, SPAN("any"))) {
+    } else if (value_says(type, SPAN("any"))) {
         writer_literal(asking->out, "\"required\"");
-    } else if (messages_says(type, SPAN("none"))) {
+    } else if (value_says(type, SPAN("none"))) {
         writer_literal(asking->out, "\"none\"");
-    } else if (messages_says(type, SPAN("tool")) && messages_has_text(name)) {
+    } else if (value_says(type, SPAN("tool")) && value_has_text(name)) {
         writer_literal(asking->out, "{\"type\":\"function\",\"function\":{\"name\":");
         writer_put(asking->out, name);
         writer_literal(asking->out, "}}");
@@ -198,7 +198,7 @@ static bool write_tool_choice(struct asking *asking, struct span value)
                                "tool_choice must be of type auto, any, none, or tool with a name",
                                "tool_choice");
     }
-    if (messages_is(members[2].value, 't'))
+    if (value_is(members[2].value, 't'))
         put_name(asking, SPAN("\"parallel_tool_calls\":false"));
     return true;
 }
@@ -208,9 +208,9 @@ static bool write_tool_choice(struct asking *asking, struct span value)
 static bool write_format(struct asking *asking, struct span format)
 {
     struct member members[] = {{.name = SPAN("type")}, {.name = SPAN("schema")}};
-    const struct span odd = messages_find(format, members, 2);
-    if (odd.data != NULL || !messages_says(members[0].value, SPAN("json_schema")) ||
-        !messages_is(members[1].value, '{'))
+    const struct span odd = value_find(format, members, 2);
+    if (odd.data != NULL || !value_says(members[0].value, SPAN("json_schema")) ||
+        !value_is(members[1].value, '{'))
         return messages_refuse(asking, format,
                                "output_config.format must be of type json_schema, with a schema",
                                "output_config");
@@ -247,16 +247,16 @@ static bool read_thinking(struct asking *asking, struct span thinking, struct sp
         {.name = SPAN("display")},
         {.name = SPAN("block_binding")},
     };
-    const struct span odd = messages_find(thinking, members, 4);
+    const struct span odd = value_find(thinking, members, 4);
     int64_t tokens;
     if (thinking.data == NULL)
         return true;
     if (odd.data != NULL)
         return messages_refuse(asking, odd, "thinking has an unknown member", "thinking");
-    if (messages_says(members[0].value, SPAN("disabled")) ||
-        messages_says(members[0].value, SPAN("adaptive")))
+    if (value_says(members[0].value, SPAN("disabled")) ||
+        value_says(members[0].value, SPAN("adaptive")))
         return true;
-    if (!messages_says(members[0].value, SPAN("enabled")))
+    if (!value_says(members[0].value, SPAN("enabled")))
         return messages_refuse(
             asking, thinking, "thinking must be of type enabled, adaptive or disabled", "thinking");
     if (!span_to_int64(members[1].value, &tokens))
@@ -271,9 +271,9 @@ static bool read_thinking(struct asking *asking, struct span thinking, struct sp
 static bool write_output(struct asking *asking, struct span config, struct span thinking)
 {
     struct member members[] = {{.name = SPAN("effort")}, {.name = SPAN("format")}};
-    const struct span odd = messages_find(config, members, 2);
+    const struct span odd = value_find(config, members, 2);
     struct span effort = {NULL, 0};
-    if (config.data != NULL && (!messages_is(config, '{') || odd.data != NULL))
+    if (config.data != NULL && (!value_is(config, '{') || odd.data != NULL))
         return messages_refuse(asking, odd.data != NULL ? odd : config,
                                "output_config may have effort and format", "output_config");
     if (!read_thinking(asking, thinking, &effort))
@@ -281,7 +281,7 @@ static bool write_output(struct asking *asking, struct span config, struct span 
     if (members[0].value.data != NULL)
         effort = members[0].value;
     if (effort.data != NULL) {
-        if (!messages_is(effort, '"'))
+        if (!value_is(effort, '"'))
             return messages_refuse(asking, effort, "effort must be a string", "output_config");
         put_name(asking, SPAN("\"reasoning_effort\":"));
         writer_put(asking->out, effort);
@@ -332,7 +332,7 @@ static const struct span chat_only[] = {
 static const char *name_in(const struct span *names, size_t count, struct span key)
 {
     for (size_t i = 0; i < count; i++)
-        if (messages_spells(key, names[i]))
+        if (value_spells(key, names[i]))
             return names[i].data;
     return NULL;
 }
@@ -342,7 +342,7 @@ static bool write_unknown(struct asking *asking, struct span key, struct span va
 {
     const char *name = name_in(anthropic_only, COUNT(anthropic_only), key);
     if (name != NULL)
-        return messages_is(value, 'n') ||
+        return value_is(value, 'n') ||
                messages_refuse(asking, key, "the servers of this model cannot do this", name);
     name = name_in(chat_only, COUNT(chat_only), key);
     if (name != NULL)
@@ -359,9 +359,9 @@ static bool write_member(struct asking *asking, struct span key, struct span val
 {
     for (size_t i = 0; i < COUNT(known_members); i++) {
         const struct known *known = &known_members[i];
-        if (!messages_spells(key, known->name))
+        if (!value_spells(key, known->name))
             continue;
-        if (messages_is(value, 'n'))
+        if (value_is(value, 'n'))
             return true;
         if (known->write != NULL)
             return known->write(asking, value);
@@ -383,18 +383,15 @@ static bool write_members(struct asking *asking, struct span object)
                                       {.name = SPAN("messages")},
                                       {.name = SPAN("thinking")},
                                       {.name = SPAN("output_config")}};
-    struct scan scan;
+    struct value_walk walk;
     struct span key;
     struct span value;
-    bool first = true;
-    messages_find(object, late, LATE_COUNT);
-    scan_init(&scan, object, SCAN_DEPTH_MAX);
-    if (!scan_enter(&scan, SCAN_OBJECT))
-        return false;
-    while (scan_member(&scan, &first, &key) && scan_skip(&scan, &value)) {
+    value_find(object, late, LATE_COUNT);
+    value_walk_object(&walk, object);
+    while (value_next_member(&walk, &key, &value)) {
         bool is_late = false;
         for (size_t i = 0; i < LATE_COUNT; i++)
-            is_late |= messages_spells(key, late[i].name);
+            is_late |= value_spells(key, late[i].name);
         if (!is_late && !write_member(asking, key, value))
             return false;
     }
@@ -412,12 +409,9 @@ enum err messages_ask(struct span body, uint32_t json_depth, struct writer *out,
 {
     struct asking asking = {body, out, out_problem, OK, false, NULL};
     struct span object;
-    if (!messages_read_json(body, json_depth, &object, out_problem))
-        return ERR_BAD_JSON;
-    if (!messages_is(object, '{')) {
-        *out_problem = (struct ask_problem){0, "the body must be an object", NULL};
-        return ERR_BAD_JSON;
-    }
+    const enum err err = translate_read_object(body, json_depth, &object, out_problem);
+    if (err != OK)
+        return err;
     writer_literal(out, "{");
     if (!write_members(&asking, object))
         return asking.err;

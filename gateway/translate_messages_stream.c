@@ -58,7 +58,7 @@ struct stream {
 
 /* One event being translated. */
 struct turn {
-    struct answer *answer;
+    struct answering *answering;
     struct stream *stream;
     struct writer *out;
 };
@@ -190,9 +190,9 @@ static void start_message(struct turn *turn)
     turn->stream->started = true;
     begin_event(turn->out, SPAN("message_start"));
     writer_literal(turn->out, ",\"message\":");
-    messages_write_opening(turn->answer, turn->out);
+    messages_write_opening(turn->answering, turn->out);
     writer_literal(turn->out, "],\"stop_reason\":null,\"stop_sequence\":null,");
-    messages_write_usage(&turn->answer->ending, turn->out);
+    messages_write_usage(&turn->answering->ending, turn->out);
     writer_literal(turn->out, "}");
     end_event(turn->out);
 }
@@ -225,7 +225,7 @@ static void open_block(struct turn *turn, enum block block)
     } else {
         const struct call *call = &turn->stream->calls[turn->stream->call_at];
         writer_literal(turn->out, "tool_use\",\"id\":");
-        messages_write_call_id(turn->answer, kept(&call->id), turn->stream->call_at, turn->out);
+        messages_write_call_id(turn->answering, kept(&call->id), turn->stream->call_at, turn->out);
         writer_literal(turn->out, ",\"name\":");
         writer_raw(turn->out, kept(&call->name));
         writer_literal(turn->out, ",\"input\":{}}");
@@ -243,7 +243,7 @@ static void pass_text(struct turn *turn, enum block block, struct span raw)
     }
     if (block == BLOCK_TEXT)
         write_delta(turn, SPAN("text_delta"), SPAN("text"), raw);
-    else if (!turn->answer->hide_thinking)
+    else if (!turn->answering->hide_thinking)
         write_delta(turn, SPAN("thinking_delta"), SPAN("thinking"), raw);
 }
 
@@ -259,9 +259,9 @@ static bool is_calling(const struct stream *stream)
 static enum err take_text(struct turn *turn, enum block block, struct span text)
 {
     struct stream *stream = turn->stream;
-    if (!messages_has_text(text))
+    if (!value_has_text(text))
         return OK;
-    const struct span raw = messages_inside(text);
+    const struct span raw = value_inside(text);
     if (is_calling(stream))
         return hold(stream, block == BLOCK_TEXT ? &stream->late_text : &stream->late_thinking, raw);
     pass_text(turn, block, raw);
@@ -354,9 +354,9 @@ static enum err find_call(struct stream *stream, struct span index, struct span 
 /* Keeps what is said once: the first that is not empty. */
 static enum err keep_once(struct stream *stream, struct buffer *buffer, struct span text)
 {
-    if (buffer->size > 0 || !messages_has_text(text))
+    if (buffer->size > 0 || !value_has_text(text))
         return OK;
-    return hold(stream, buffer, messages_inside(text));
+    return hold(stream, buffer, value_inside(text));
 }
 
 /* Passes a piece of arguments on, or holds it until its call's turn comes. Nothing goes out behind
@@ -364,9 +364,9 @@ static enum err keep_once(struct stream *stream, struct buffer *buffer, struct s
 static enum err take_arguments(struct turn *turn, struct call *call, struct span arguments)
 {
     struct stream *stream = turn->stream;
-    if (!messages_has_text(arguments))
+    if (!value_has_text(arguments))
         return OK;
-    struct span raw = messages_inside(arguments);
+    struct span raw = value_inside(arguments);
     raw.size = follow(&call->progress, raw);
     if (raw.size == 0)
         return OK;
@@ -382,12 +382,12 @@ static enum err take_call(struct turn *turn, struct span piece)
         {.name = SPAN("index")}, {.name = SPAN("id")}, {.name = SPAN("function")}};
     struct member function[] = {{.name = SPAN("name")}, {.name = SPAN("arguments")}};
     struct call *call;
-    messages_find(piece, members, 3);
-    messages_find(members[2].value, function, 2);
-    const struct span id = messages_has_text(members[1].value) ? messages_inside(members[1].value)
-                                                               : (struct span){NULL, 0};
+    value_find(piece, members, 3);
+    value_find(members[2].value, function, 2);
+    const struct span id =
+        value_has_text(members[1].value) ? value_inside(members[1].value) : (struct span){NULL, 0};
     enum err err = find_call(turn->stream, members[0].value, id, &call);
-    turn->answer->ending.tools = true;
+    turn->answering->ending.tools = true;
     if (err == OK)
         err = keep_once(turn->stream, &call->id, members[1].value);
     if (err == OK && !call->begun)
@@ -402,13 +402,13 @@ static enum err take_call(struct turn *turn, struct span piece)
 /* A list, or one call alone (older TGI). */
 static enum err take_calls(struct turn *turn, struct span calls)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span piece;
     enum err err = OK;
-    if (messages_is(calls, '{'))
+    if (value_is(calls, '{'))
         return take_call(turn, calls);
-    messages_walk(&elements, calls);
-    while (err == OK && messages_next(&elements, &piece))
+    value_walk_list(&walk, calls);
+    while (err == OK && value_next_element(&walk, &piece))
         err = take_call(turn, piece);
     return err;
 }
@@ -422,8 +422,8 @@ static enum err take_delta(struct turn *turn, struct span delta)
                                {.name = SPAN("reasoning_content")},
                                {.name = SPAN("reasoning")},
                                {.name = SPAN("tool_calls")}};
-    messages_find(delta, members, 5);
-    turn->answer->ending.refused |= messages_has_text(members[1].value);
+    value_find(delta, members, 5);
+    turn->answering->ending.refused |= value_has_text(members[1].value);
     enum err err =
         take_text(turn, BLOCK_THINKING, messages_thinking(members[2].value, members[3].value));
     if (err == OK)
@@ -441,14 +441,14 @@ static enum err take_delta(struct turn *turn, struct span delta)
 static enum err take_choices(struct turn *turn, struct span choices)
 {
     struct member members[] = {{.name = SPAN("index")}, {.name = SPAN("delta")}};
-    struct elements elements;
+    struct value_walk walk;
     struct span choice;
-    messages_walk(&elements, choices);
-    while (messages_next(&elements, &choice)) {
-        messages_find(choice, members, 2);
+    value_walk_list(&walk, choices);
+    while (value_next_element(&walk, &choice)) {
+        value_find(choice, members, 2);
         if (members[0].value.data != NULL && !span_equal(members[0].value, SPAN("0")))
             continue;
-        if (!messages_take_finish(&turn->answer->ending, choice))
+        if (!messages_take_finish(&turn->answering->ending, choice))
             return ERR_NO_MEMORY;
         const enum err err = take_delta(turn, members[1].value);
         if (err != OK)
@@ -470,35 +470,34 @@ static void pass_error(struct turn *turn, struct span json)
 }
 
 /* Gets the stream ready; NULL without memory. */
-static struct stream *stream_of(struct answer *answer)
+static struct stream *stream_of(struct answering *answering)
 {
-    if (answer->stream == NULL)
-        answer->stream = calloc(1, sizeof *answer->stream);
-    return answer->stream;
+    if (answering->stream == NULL)
+        answering->stream = calloc(1, sizeof *answering->stream);
+    return answering->stream;
 }
 
 enum err messages_event(void *state, struct span json, struct writer *out)
 {
-    struct answer *answer = state;
+    struct answering *answering = state;
     struct member root[] = {{.name = SPAN("choices")},
                             {.name = SPAN("usage")},
                             {.name = SPAN("error")},
                             {.name = SPAN("object")}};
-    struct turn turn = {answer, stream_of(answer), out};
-    struct ask_problem problem;
+    struct turn turn = {answering, stream_of(answering), out};
     struct span object;
     if (turn.stream == NULL)
         return ERR_NO_MEMORY;
     if (turn.stream->over)
         return OK;
-    if (!messages_read_json(json, SCAN_DEPTH_MAX, &object, &problem) || !messages_is(object, '{'))
+    if (!value_read(json, SCAN_DEPTH_MAX, &object) || !value_is(object, '{'))
         return ERR_REPLICA_PROTOCOL;
-    messages_find(object, root, 4);
-    if (root[2].value.data != NULL || messages_says(root[3].value, SPAN("error"))) {
+    value_find(object, root, 4);
+    if (root[2].value.data != NULL || value_says(root[3].value, SPAN("error"))) {
         pass_error(&turn, json);
         return out->err;
     }
-    messages_take_usage(&answer->ending, root[1].value);
+    messages_take_usage(&answering->ending, root[1].value);
     start_message(&turn);
     const enum err err = take_choices(&turn, root[0].value);
     return err != OK ? err : out->err;
@@ -506,8 +505,8 @@ enum err messages_event(void *state, struct span json, struct writer *out)
 
 enum err messages_end(void *state, struct writer *out)
 {
-    struct answer *answer = state;
-    struct turn turn = {answer, stream_of(answer), out};
+    struct answering *answering = state;
+    struct turn turn = {answering, stream_of(answering), out};
     if (turn.stream == NULL)
         return ERR_NO_MEMORY;
     if (turn.stream->over)
@@ -518,9 +517,9 @@ enum err messages_end(void *state, struct writer *out)
     close_block(&turn);
     begin_event(out, SPAN("message_delta"));
     writer_literal(out, ",\"delta\":{");
-    messages_write_stop(&answer->ending, out);
+    messages_write_stop(&answering->ending, out);
     writer_literal(out, "},");
-    messages_write_usage(&answer->ending, out);
+    messages_write_usage(&answering->ending, out);
     end_event(out);
     begin_event(out, SPAN("message_stop"));
     end_event(out);

@@ -110,19 +110,19 @@ static bool refuse(struct asking *asking, struct span at, const char *message)
 static bool has_citations(struct span citations)
 {
     struct member members[] = {{.name = SPAN("enabled")}};
-    struct elements elements;
+    struct value_walk walk;
     struct span element;
-    messages_walk(&elements, citations);
-    messages_find(citations, members, 1);
-    return messages_next(&elements, &element) || messages_is(members[0].value, 't');
+    value_walk_list(&walk, citations);
+    value_find(citations, members, 1);
+    return value_next_element(&walk, &element) || value_is(members[0].value, 't');
 }
 
 /* What is called by other code than the model's own turn is nothing that a chat knows. */
 static bool is_called_directly(struct span caller)
 {
     struct member members[] = {{.name = SPAN("type")}};
-    messages_find(caller, members, 1);
-    return caller.data == NULL || messages_says(members[0].value, SPAN("direct"));
+    value_find(caller, members, 1);
+    return caller.data == NULL || value_says(members[0].value, SPAN("direct"));
 }
 
 /* Reads a block of a content that stands in one of the places. */
@@ -133,10 +133,10 @@ static bool read_block(struct asking *asking, struct span value, uint32_t places
     for (size_t i = 0; i < BLOCK_MEMBERS; i++)
         block->members[i].name = member_names[i];
     block->at = value;
-    const struct span odd = messages_find(value, block->members, BLOCK_MEMBERS);
+    const struct span odd = value_find(value, block->members, BLOCK_MEMBERS);
     const struct span type = block->members[IN_TYPE].value;
     unsigned kind = 0;
-    while (kind < BLOCK_KINDS && !messages_says(type, block_rows[kind].name))
+    while (kind < BLOCK_KINDS && !value_says(type, block_rows[kind].name))
         kind++;
     if (kind == BLOCK_KINDS || !(block_rows[kind].places & places))
         return refuse(asking, type.data != NULL ? type : value,
@@ -182,7 +182,7 @@ static void begin_part(struct parts *parts)
 static bool add_text(struct parts *parts, struct span text)
 {
     struct writer *out = parts->asking->out;
-    if (!messages_is(text, '"'))
+    if (!value_is(text, '"'))
         return refuse(parts->asking, text, "a text must be a string");
     begin_part(parts);
     if (!parts->writing)
@@ -210,8 +210,8 @@ static bool read_source(struct asking *asking, const struct block *block,
     const struct span source = block->members[IN_SOURCE].value;
     for (size_t i = 0; i < SOURCE_MEMBERS; i++)
         members[i].name = names[i];
-    const struct span odd = messages_find(source, members, SOURCE_MEMBERS);
-    if (!messages_is(source, '{') || odd.data != NULL)
+    const struct span odd = value_find(source, members, SOURCE_MEMBERS);
+    if (!value_is(source, '{') || odd.data != NULL)
         return refuse(asking, odd.data != NULL ? odd : block->at,
                       "a block needs a source of a type that the servers of this model take");
     return true;
@@ -223,11 +223,11 @@ static bool add_image(struct parts *parts, const struct block *block)
     struct member source[SOURCE_MEMBERS];
     if (!read_source(parts->asking, block, source))
         return false;
-    const bool inlined = messages_says(source[SOURCE_TYPE].value, SPAN("base64")) &&
-                         messages_has_text(source[SOURCE_MEDIA_TYPE].value) &&
-                         messages_is(source[SOURCE_DATA].value, '"');
-    if (!inlined && !(messages_says(source[SOURCE_TYPE].value, SPAN("url")) &&
-                      messages_is(source[SOURCE_URL].value, '"')))
+    const bool inlined = value_says(source[SOURCE_TYPE].value, SPAN("base64")) &&
+                         value_has_text(source[SOURCE_MEDIA_TYPE].value) &&
+                         value_is(source[SOURCE_DATA].value, '"');
+    if (!inlined && !(value_says(source[SOURCE_TYPE].value, SPAN("url")) &&
+                      value_is(source[SOURCE_URL].value, '"')))
         return refuse(parts->asking, block->members[IN_SOURCE].value,
                       "an image must be given as base64 with its media_type and data, or by url");
     begin_part(parts);
@@ -237,7 +237,7 @@ static bool add_image(struct parts *parts, const struct block *block)
     writer_literal(out, "{\"type\":\"image_url\",\"image_url\":{\"url\":");
     if (inlined) {
         writer_literal(out, "\"data:");
-        writer_put(out, messages_inside(source[SOURCE_MEDIA_TYPE].value));
+        writer_put(out, value_inside(source[SOURCE_MEDIA_TYPE].value));
         writer_literal(out, ";base64,");
         writer_put(out, span_from(source[SOURCE_DATA].value, 1));
     } else {
@@ -252,8 +252,8 @@ static bool add_document(struct parts *parts, const struct block *block)
     struct member source[SOURCE_MEMBERS];
     if (!read_source(parts->asking, block, source))
         return false;
-    if (!messages_says(source[SOURCE_TYPE].value, SPAN("text")) ||
-        !messages_is(source[SOURCE_DATA].value, '"'))
+    if (!value_says(source[SOURCE_TYPE].value, SPAN("text")) ||
+        !value_is(source[SOURCE_DATA].value, '"'))
         return refuse(parts->asking, block->members[IN_SOURCE].value,
                       "the servers of this model take documents as plain text only");
     for (unsigned i = IN_TITLE; i <= IN_CONTEXT; i++)
@@ -312,13 +312,13 @@ static void begin_message(struct asking *asking, struct span role)
 /* Texts of a result's content, or its images. */
 static bool walk_result(struct parts *parts, struct span content, bool images)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
-    if (messages_is(content, '"'))
+    if (value_is(content, '"'))
         return images || add_text(parts, content);
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value)) {
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value)) {
         if (!read_block(parts->asking, value, RESULT, &block))
             return false;
         if ((block.kind == BLOCK_IMAGE) == images && !add_block(parts, &block))
@@ -336,10 +336,10 @@ static bool write_result(struct asking *asking, const struct block *block)
 {
     const struct span id = block->members[IN_TOOL_USE_ID].value;
     const struct span content = block->members[IN_CONTENT].value;
-    const bool error = messages_is(block->members[IN_IS_ERROR].value, 't');
-    if (!messages_is(id, '"'))
+    const bool error = value_is(block->members[IN_IS_ERROR].value, 't');
+    if (!value_is(id, '"'))
         return refuse(asking, block->at, "a tool_result needs the tool_use_id of its call");
-    if (content.data != NULL && !messages_is(content, '"') && !messages_is(content, '['))
+    if (content.data != NULL && !value_is(content, '"') && !value_is(content, '['))
         return refuse(asking, content, "content must be a string or a list of blocks");
     begin_message(asking, SPAN("tool"));
     writer_literal(asking->out, ",\"tool_call_id\":");
@@ -357,16 +357,16 @@ static bool write_result(struct asking *asking, const struct block *block)
 /* Images of tool results, then all other parts of a user's turn. */
 static bool walk_user(struct parts *parts, struct span content)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value))
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value))
         if (!read_block(parts->asking, value, USER, &block) ||
             !walk_result(parts, block.members[IN_CONTENT].value, true))
             return false;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value))
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value))
         if (!read_block(parts->asking, value, USER, &block) || !add_block(parts, &block))
             return false;
     return true;
@@ -375,12 +375,12 @@ static bool walk_user(struct parts *parts, struct span content)
 static bool write_user(struct asking *asking, struct span content)
 {
     struct parts counted = {.asking = asking};
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
     bool results = false;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value)) {
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value)) {
         if (!read_block(asking, value, USER, &block))
             return false;
         if (block.kind != BLOCK_TOOL_RESULT)
@@ -404,11 +404,11 @@ static bool write_user(struct asking *asking, struct span content)
 /* Texts of an assistant's turn or of a system prompt. */
 static bool walk_assistant(struct parts *parts, struct span content)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value))
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value))
         if (!read_block(parts->asking, value, ASSISTANT, &block) || !add_block(parts, &block))
             return false;
     return true;
@@ -416,11 +416,11 @@ static bool walk_assistant(struct parts *parts, struct span content)
 
 static bool walk_system(struct parts *parts, struct span content)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value))
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value))
         if (!read_block(parts->asking, value, SYSTEM, &block) || !add_block(parts, &block))
             return false;
     return true;
@@ -431,7 +431,7 @@ static bool write_call(struct asking *asking, const struct block *block)
     const struct span id = block->members[IN_ID].value;
     const struct span name = block->members[IN_NAME].value;
     const struct span input = block->members[IN_INPUT].value;
-    if (!messages_is(id, '"') || !messages_is(name, '"') || !messages_is(input, '{'))
+    if (!value_is(id, '"') || !value_is(name, '"') || !value_is(input, '{'))
         return refuse(asking, block->at, "a tool_use needs an id, a name and an input");
     writer_literal(asking->out, "{\"id\":");
     writer_put(asking->out, id);
@@ -448,15 +448,15 @@ static bool write_call(struct asking *asking, const struct block *block)
 static bool write_of_kind(struct asking *asking, struct span content, enum block_kind kind,
                           struct span opening, struct span closing)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct block block;
     size_t count = 0;
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value)) {
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value)) {
         if (!read_block(asking, value, ASSISTANT, &block))
             return false;
-        const bool signature = messages_has_text(block.members[IN_SIGNATURE].value);
+        const bool signature = value_has_text(block.members[IN_SIGNATURE].value);
         if (block.kind != kind || signature)
             continue;
         if (count++ == 0)
@@ -466,10 +466,10 @@ static bool write_of_kind(struct asking *asking, struct span content, enum block
         if (kind == BLOCK_TOOL_USE) {
             if (!write_call(asking, &block))
                 return false;
-        } else if (!messages_is(block.members[IN_THINKING].value, '"')) {
+        } else if (!value_is(block.members[IN_THINKING].value, '"')) {
             return refuse(asking, block.at, "a thinking block needs its thinking");
         } else {
-            writer_put(asking->out, messages_inside(block.members[IN_THINKING].value));
+            writer_put(asking->out, value_inside(block.members[IN_THINKING].value));
         }
     }
     if (count > 0)
@@ -480,13 +480,13 @@ static bool write_of_kind(struct asking *asking, struct span content, enum block
 /* Is there a tool_use among the blocks? A content of null is then what a chat has. */
 static bool calls_tools(struct span content)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
     struct member type[] = {{.name = SPAN("type")}};
-    messages_walk(&elements, content);
-    while (messages_next(&elements, &value)) {
-        messages_find(value, type, 1);
-        if (messages_says(type[0].value, block_rows[BLOCK_TOOL_USE].name))
+    value_walk_list(&walk, content);
+    while (value_next_element(&walk, &value)) {
+        value_find(value, type, 1);
+        if (value_says(type[0].value, block_rows[BLOCK_TOOL_USE].name))
             return true;
     }
     return false;
@@ -513,7 +513,7 @@ static bool write_system(struct asking *asking, struct span content)
 {
     begin_message(asking, SPAN("system"));
     writer_literal(asking->out, ",\"content\":");
-    if (messages_is(content, '"'))
+    if (value_is(content, '"'))
         writer_put(asking->out, content);
     else if (!write_parts(asking, walk_system, content, false, SPAN("\"\"")))
         return false;
@@ -534,22 +534,22 @@ static bool write_plain(struct asking *asking, struct span role, struct span con
 static bool write_turn(struct asking *asking, struct span message, bool *out_assistant)
 {
     struct member members[] = {{.name = SPAN("role")}, {.name = SPAN("content")}};
-    const struct span odd = messages_find(message, members, 2);
+    const struct span odd = value_find(message, members, 2);
     const struct span role = members[0].value;
     const struct span content = members[1].value;
-    const bool user = messages_says(role, SPAN("user"));
-    const bool assistant = messages_says(role, SPAN("assistant"));
+    const bool user = value_says(role, SPAN("user"));
+    const bool assistant = value_says(role, SPAN("assistant"));
     *out_assistant = assistant;
-    if (!messages_is(message, '{') || odd.data != NULL)
+    if (!value_is(message, '{') || odd.data != NULL)
         return refuse(asking, odd.data != NULL ? odd : message,
                       "a message has a role and a content, each once, and nothing else");
-    if (!messages_is(content, '"') && !messages_is(content, '['))
+    if (!value_is(content, '"') && !value_is(content, '['))
         return refuse(asking, message, "content must be a string or a list of blocks");
-    if (messages_says(role, SPAN("system")))
+    if (value_says(role, SPAN("system")))
         return write_system(asking, content);
     if (!user && !assistant)
         return refuse(asking, message, "role must be user, assistant or system");
-    if (messages_is(content, '"'))
+    if (value_is(content, '"'))
         return write_plain(asking, user ? SPAN("user") : SPAN("assistant"), content);
     return user ? write_user(asking, content) : write_assistant(asking, content);
 }
@@ -557,30 +557,30 @@ static bool write_turn(struct asking *asking, struct span message, bool *out_ass
 /* Is there nothing in this system prompt? Then a chat has none. */
 static bool is_empty_system(struct span system)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span value;
-    if (!messages_is(system, '['))
+    if (!value_is(system, '['))
         return system.data == NULL || system.size == 2;
-    messages_walk(&elements, system);
-    return !messages_next(&elements, &value);
+    value_walk_list(&walk, system);
+    return !value_next_element(&walk, &value);
 }
 
 bool messages_write_turns(struct asking *asking, struct span system, struct span messages)
 {
-    struct elements elements;
+    struct value_walk walk;
     struct span message;
     bool assistant = false;
     asking->wrote = false;
     asking->param = "system";
-    if (system.data != NULL && !messages_is(system, '"') && !messages_is(system, '['))
+    if (system.data != NULL && !value_is(system, '"') && !value_is(system, '['))
         return refuse(asking, system, "system must be a string or a list of text blocks");
     if (!is_empty_system(system) && !write_system(asking, system))
         return false;
     asking->param = "messages";
-    if (messages.data != NULL && !messages_is(messages, '['))
+    if (messages.data != NULL && !value_is(messages, '['))
         return refuse(asking, messages, "messages must be a list");
-    messages_walk(&elements, messages);
-    while (messages_next(&elements, &message))
+    value_walk_list(&walk, messages);
+    while (value_next_element(&walk, &message))
         if (!write_turn(asking, message, &assistant))
             return false;
     /* Anthropic's answer goes on where such a message ends (Messages, messages); a chat begins a

@@ -1,57 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/translate_responses.h: what the halves of the translation of responses share; pure.
  *
- * For:       looking members up in JSON that was checked before; the names between the files.
+ * For:       the names between the files.
  * Called by: translate_responses*.c alone.
  * Knows not: anything but JSON. */
 #ifndef GATEWAY_TRANSLATE_RESPONSES_H
 #define GATEWAY_TRANSLATE_RESPONSES_H
 
 #include "gateway/translate.h"
-
-/* A member to look for, and where its value lies. {NULL, 0}: absent or null. */
-struct field {
-    struct span name;
-    struct span value;
-};
-
-/* Finds the members of an object in one pass; of two with the same name the last one counts. false:
- * this is no object, and all are absent. object was checked before, or is {NULL, 0}. */
-bool fields_find(struct span object, struct field *fields, size_t count);
-
-/* Calls visit for each member of an object that was checked before, with the key as it came and
- * without its escapes; ends at once when visit answers false, which is then the result. */
-MUST_CHECK bool fields_visit(struct span object,
-                             bool (*visit)(void *context, struct span raw_key, struct span key,
-                                           struct span value),
-                             void *context);
-
-/* The next element of a list that was checked before; false at its end. *at: NULL at first. */
-bool list_next(struct span list, const char **at, struct span *out_element);
+#include "gateway/value.h"
 
 /* Makes JSON from byte `from` on one line: what may stand in the data of an event. Line ends only
  * stand between its values. */
-void json_to_line(struct buffer *json, size_t from);
-
-/* What kind of value is this? {NULL, 0} is none. */
-static inline bool value_is(struct span value, char first)
-{
-    return value.size > 0 && value.data[0] == first;
-}
-
-/* Raw text between the quotes of a string value; {"", 0} of anything else. */
-static inline struct span text_in(struct span value)
-{
-    return value_is(value, '"') ? (struct span){value.data + 1, value.size - 2}
-                                : (struct span){"", 0};
-}
-
-/* Is value this string? Names that are compared so need no escapes; one spelt with some is not
- * known. */
-static inline bool value_says(struct span value, struct span text)
-{
-    return value_is(value, '"') && span_equal(text_in(value), text);
-}
+void responses_join_lines(struct buffer *json, size_t from);
 
 /* ---- the ask ---- */
 
@@ -66,11 +27,12 @@ struct asking {
 };
 
 /* Ends the translation: fills the problem, which lies where value begins. Always false. */
-bool asking_refuse(struct asking *asking, struct span value, const char *message,
-                   const char *param);
+bool responses_refuse(struct asking *asking, struct span value, const char *message,
+                      const char *param);
 
 /* "messages":[…] of instructions and input. false: *asking->problem says why. */
-MUST_CHECK bool write_messages(struct asking *asking, struct span instructions, struct span input);
+MUST_CHECK bool responses_write_messages(struct asking *asking, struct span instructions,
+                                         struct span input);
 
 enum err responses_ask(struct span body, uint32_t json_depth, struct writer *out,
                        struct ask_problem *out_problem);
@@ -164,7 +126,7 @@ void answering_end(struct answering *answering);
  * not of the type that the API demands, or would take all of them over ECHO_BYTES_MAX, is as if
  * absent. */
 #define ECHO_BYTES_MAX (256u << 10)
-void echo_write(struct writer *echo, const struct translator_facts *facts);
+void responses_write_echo(struct writer *echo, const struct translator_facts *facts);
 
 void *responses_begin(const struct translator_facts *facts);
 void responses_end_of_life(void *state);

@@ -125,31 +125,33 @@ static void read_call(struct answering *answering, const struct call *call)
 
 static void read_call_value(struct answering *answering, struct span value)
 {
-    struct field fields[] = {
+    struct member fields[] = {
         {SPAN("index"), {NULL, 0}}, {SPAN("id"), {NULL, 0}}, {SPAN("function"), {NULL, 0}}};
-    struct field function[] = {{SPAN("name"), {NULL, 0}}, {SPAN("arguments"), {NULL, 0}}};
+    struct member function[] = {{SPAN("name"), {NULL, 0}}, {SPAN("arguments"), {NULL, 0}}};
     struct call call = {.index = -1};
 
-    if (!fields_find(value, fields, 3))
+    if (!value_is(value, '{'))
         return;
-    fields_find(fields[2].value, function, 2);
+    value_find(value, fields, 3);
+    value_find(fields[2].value, function, 2);
     if (!span_to_int64(fields[0].value, &call.index))
         call.index = -1;
-    call.id = text_in(fields[1].value);
-    call.name = text_in(function[0].value);
-    call.arguments = text_in(function[1].value);
+    call.id = value_inside(fields[1].value);
+    call.name = value_inside(function[0].value);
+    call.arguments = value_inside(function[1].value);
     read_call(answering, &call);
 }
 
 /* A list, or one call by itself: TGI before 3. */
 static void read_calls(struct answering *answering, struct span calls)
 {
-    const char *at = NULL;
+    struct value_walk walk;
     struct span call;
 
     if (value_is(calls, '{'))
         read_call_value(answering, calls);
-    while (list_next(calls, &at, &call))
+    value_walk_list(&walk, calls);
+    while (value_next_element(&walk, &call))
         read_call_value(answering, call);
 }
 
@@ -158,12 +160,13 @@ static void read_calls(struct answering *answering, struct span calls)
 /* Elements of the list logprobs.content, without its brackets; {"", 0}: there are none. */
 static struct span logprobs_in(struct span logprobs)
 {
-    struct field content = {SPAN("content"), {NULL, 0}};
-    const char *at = NULL;
+    struct member content = {SPAN("content"), {NULL, 0}};
+    struct value_walk walk;
     struct span element;
 
-    fields_find(logprobs, &content, 1);
-    if (!list_next(content.value, &at, &element))
+    value_find(logprobs, &content, 1);
+    value_walk_list(&walk, content.value);
+    if (!value_next_element(&walk, &element))
         return (struct span){"", 0};
     return (struct span){content.value.data + 1, content.value.size - 2};
 }
@@ -172,21 +175,21 @@ static struct span logprobs_in(struct span logprobs)
  * without text are of tokens that make no whole character yet: they go with the text before. */
 static void read_delta(struct answering *answering, struct span delta, struct span logprobs)
 {
-    struct field fields[] = {{SPAN("reasoning"), {NULL, 0}},
-                             {SPAN("reasoning_content"), {NULL, 0}},
-                             {SPAN("content"), {NULL, 0}},
-                             {SPAN("refusal"), {NULL, 0}},
-                             {SPAN("tool_calls"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("reasoning"), {NULL, 0}},
+                              {SPAN("reasoning_content"), {NULL, 0}},
+                              {SPAN("content"), {NULL, 0}},
+                              {SPAN("refusal"), {NULL, 0}},
+                              {SPAN("tool_calls"), {NULL, 0}}};
 
-    fields_find(delta, fields, 5);
+    value_find(delta, fields, 5);
 
     /* vLLM's newer name; the older one, which SGLang and llama.cpp have, may bear the same text. */
-    struct span thought = text_in(fields[0].value);
-    const struct span said = text_in(fields[2].value);
-    const struct span refused = text_in(fields[3].value);
+    struct span thought = value_inside(fields[0].value);
+    const struct span said = value_inside(fields[2].value);
+    const struct span refused = value_inside(fields[3].value);
 
     if (thought.size == 0)
-        thought = text_in(fields[1].value);
+        thought = value_inside(fields[1].value);
     if (thought.size > 0 && open_item(answering, ITEM_REASONING))
         answering_reason(answering, answering->open, thought);
     if ((said.size > 0 || (logprobs.size > 0 && has_open(answering, ITEM_MESSAGE))) &&
@@ -227,14 +230,15 @@ static void read_finish(struct answering *answering, struct span reason)
 /* A response has one answer: the ask cannot want more, so choices but the first are nobody's. */
 static void read_choice(struct answering *answering, struct span choice)
 {
-    struct field fields[] = {{SPAN("index"), {NULL, 0}},
-                             {SPAN("delta"), {NULL, 0}},
-                             {SPAN("message"), {NULL, 0}},
-                             {SPAN("finish_reason"), {NULL, 0}},
-                             {SPAN("logprobs"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("index"), {NULL, 0}},
+                              {SPAN("delta"), {NULL, 0}},
+                              {SPAN("message"), {NULL, 0}},
+                              {SPAN("finish_reason"), {NULL, 0}},
+                              {SPAN("logprobs"), {NULL, 0}}};
     int64_t index = 0;
 
-    if (!fields_find(choice, fields, 5) || (span_to_int64(fields[0].value, &index) && index != 0))
+    value_find(choice, fields, 5);
+    if (!value_is(choice, '{') || (span_to_int64(fields[0].value, &index) && index != 0))
         return;
     read_delta(answering, answering->streams ? fields[1].value : fields[2].value,
                logprobs_in(fields[4].value));
@@ -253,21 +257,22 @@ static int64_t count_in(struct span value)
 /* The last one counts: of running usage (vLLM's continuous_usage_stats) it is the sum. */
 static void read_usage(struct answering *answering, struct span usage)
 {
-    struct field fields[] = {{SPAN("prompt_tokens"), {NULL, 0}},
-                             {SPAN("completion_tokens"), {NULL, 0}},
-                             {SPAN("total_tokens"), {NULL, 0}},
-                             {SPAN("prompt_tokens_details"), {NULL, 0}},
-                             {SPAN("completion_tokens_details"), {NULL, 0}},
-                             {SPAN("reasoning_tokens"), {NULL, 0}}}; /* SGLang: not in details */
-    struct field input[] = {{SPAN("cached_tokens"), {NULL, 0}},
-                            {SPAN("cache_write_tokens"), {NULL, 0}},
-                            {SPAN("created_cache_tokens"), {NULL, 0}}}; /* vLLM */
-    struct field reasoning = {SPAN("reasoning_tokens"), {NULL, 0}};
+    struct member fields[] = {{SPAN("prompt_tokens"), {NULL, 0}},
+                              {SPAN("completion_tokens"), {NULL, 0}},
+                              {SPAN("total_tokens"), {NULL, 0}},
+                              {SPAN("prompt_tokens_details"), {NULL, 0}},
+                              {SPAN("completion_tokens_details"), {NULL, 0}},
+                              {SPAN("reasoning_tokens"), {NULL, 0}}}; /* SGLang: not in details */
+    struct member input[] = {{SPAN("cached_tokens"), {NULL, 0}},
+                             {SPAN("cache_write_tokens"), {NULL, 0}},
+                             {SPAN("created_cache_tokens"), {NULL, 0}}}; /* vLLM */
+    struct member reasoning = {SPAN("reasoning_tokens"), {NULL, 0}};
 
-    if (!fields_find(usage, fields, 6))
+    if (!value_is(usage, '{'))
         return;
-    fields_find(fields[3].value, input, 3);
-    fields_find(fields[4].value, &reasoning, 1);
+    value_find(usage, fields, 6);
+    value_find(fields[3].value, input, 3);
+    value_find(fields[4].value, &reasoning, 1);
     answering->has_counts = true;
     answering->counts = (struct counts){
         .prompt = count_in(fields[0].value),
@@ -302,7 +307,7 @@ static void read_error(struct answering *answering, struct span json)
 
 enum chat_field { ERROR, OBJECT, CHOICES, USAGE, SERVICE_TIER, CHAT_FIELD_COUNT };
 
-static bool is_error(const struct field *fields)
+static bool is_error(const struct member *fields)
 {
     const struct span error = fields[ERROR].value;
 
@@ -313,7 +318,7 @@ static bool is_error(const struct field *fields)
 /* The tier that served, as the server says it: responses bear it too. */
 static void read_tier(struct answering *answering, struct span tier)
 {
-    const struct span raw = text_in(tier);
+    const struct span raw = value_inside(tier);
 
     if (raw.size > 0 && raw.size <= TIER_BYTES_MAX && answering->service_tier.size == 0)
         answering_keep(answering, &answering->service_tier, raw);
@@ -321,22 +326,20 @@ static void read_tier(struct answering *answering, struct span tier)
 
 static enum err read_chat(struct answering *answering, struct span json)
 {
-    struct field fields[CHAT_FIELD_COUNT] = {
+    struct member fields[CHAT_FIELD_COUNT] = {
         [ERROR] = {SPAN("error"), {NULL, 0}},
         [OBJECT] = {SPAN("object"), {NULL, 0}},
         [CHOICES] = {SPAN("choices"), {NULL, 0}},
         [USAGE] = {SPAN("usage"), {NULL, 0}},
         [SERVICE_TIER] = {SPAN("service_tier"), {NULL, 0}},
     };
-    const char *at = NULL;
-    struct scan scan;
+    struct value_walk walk;
     struct span whole;
     struct span choice;
 
-    scan_init(&scan, json, SCAN_DEPTH_MAX);
-    if (!scan_skip(&scan, &whole) || !scan_finish(&scan) ||
-        !fields_find(whole, fields, CHAT_FIELD_COUNT))
+    if (!value_read(json, SCAN_DEPTH_MAX, &whole) || !value_is(whole, '{'))
         return ERR_REPLICA_PROTOCOL;
+    value_find(whole, fields, CHAT_FIELD_COUNT);
     read_tier(answering, fields[SERVICE_TIER].value);
     answering_begin(answering);
     read_usage(answering, fields[USAGE].value);
@@ -348,7 +351,8 @@ static enum err read_chat(struct answering *answering, struct span json)
     }
     if (!answering->streams && !value_is(fields[CHOICES].value, '['))
         return ERR_REPLICA_PROTOCOL;
-    while (list_next(fields[CHOICES].value, &at, &choice))
+    value_walk_list(&walk, fields[CHOICES].value);
+    while (value_next_element(&walk, &choice))
         read_choice(answering, choice);
     return answering->err;
 }
@@ -420,7 +424,7 @@ void *responses_begin(const struct translator_facts *facts)
     answering->id = writer_new(6 * facts->exchange_id.size + 2);
     writer_text(&answering->id, facts->exchange_id);
     answering->echo = writer_new(ECHO_BYTES_MAX + 6 * facts->model.size + 4096);
-    echo_write(&answering->echo, facts);
+    responses_write_echo(&answering->echo, facts);
     if (answering->id.err != OK || answering->echo.err != OK) {
         responses_end_of_life(answering);
         return NULL;

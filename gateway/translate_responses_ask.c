@@ -12,7 +12,8 @@
  * and its guide "Migrate to the Responses API". */
 #include "gateway/translate_responses.h"
 
-bool asking_refuse(struct asking *asking, struct span value, const char *message, const char *param)
+bool responses_refuse(struct asking *asking, struct span value, const char *message,
+                      const char *param)
 {
     *asking->problem = (struct ask_problem){
         .offset = value.data != NULL ? (size_t)(value.data - asking->body.data) : 0,
@@ -24,7 +25,7 @@ bool asking_refuse(struct asking *asking, struct span value, const char *message
 
 /* ---- the members ---- */
 
-enum member {
+enum translated_member {
     INPUT,
     INSTRUCTIONS,
     MAX_OUTPUT_TOKENS,
@@ -39,7 +40,7 @@ enum member {
     TRANSLATED_COUNT
 };
 
-static const struct field translated[TRANSLATED_COUNT] = {
+static const struct member translated[TRANSLATED_COUNT] = {
     [INPUT] = {.name = SPAN("input")},
     [INSTRUCTIONS] = {.name = SPAN("instructions")},
     [MAX_OUTPUT_TOKENS] = {.name = SPAN("max_output_tokens")},
@@ -96,10 +97,9 @@ static bool is_translated(struct span key)
 
 /* Writes a member that goes on as it came; the comma stands behind it, as the messages come last.
  */
-static bool pass_member(void *context, struct span raw_key, struct span key, struct span value)
+static bool pass_member(struct asking *asking, struct span raw_key, struct span key,
+                        struct span value)
 {
-    struct asking *asking = context;
-
     if (is_translated(key))
         return true;
     for (size_t i = 0; i < sizeof stopped / sizeof stopped[0]; i++) {
@@ -107,12 +107,26 @@ static bool pass_member(void *context, struct span raw_key, struct span key, str
             continue;
         if (stopped[i].message == NULL || value_is(value, 'n') || value_is(value, 'f'))
             return true;
-        return asking_refuse(asking, value, stopped[i].message, stopped[i].name.data);
+        return responses_refuse(asking, value, stopped[i].message, stopped[i].name.data);
     }
     writer_raw(asking->out, raw_key);
     writer_literal(asking->out, ":");
     writer_put(asking->out, value);
     writer_literal(asking->out, ",");
+    return true;
+}
+
+static bool pass_members(struct asking *asking, struct span object)
+{
+    char scratch[VALUE_NAME_BYTES];
+    struct value_walk walk;
+    struct span key;
+    struct span value;
+
+    value_walk_object(&walk, object);
+    while (value_next_member(&walk, &key, &value))
+        if (!pass_member(asking, key, value_name(key, scratch), value))
+            return false;
     return true;
 }
 
@@ -129,74 +143,69 @@ static void put_member(struct asking *asking, struct span name, struct span valu
 
 /* ---- objects ---- */
 
-struct nesting {
-    struct writer *out;
-    bool wrote;
-};
-
-static bool nest_member(void *context, struct span raw_key, struct span key, struct span value)
-{
-    struct nesting *nesting = context;
-
-    if (span_equal(key, SPAN("type")) || value_is(value, 'n'))
-        return true;
-    if (nesting->wrote)
-        writer_literal(nesting->out, ",");
-    nesting->wrote = true;
-    writer_raw(nesting->out, raw_key);
-    writer_literal(nesting->out, ":");
-    writer_put(nesting->out, value);
-    return true;
-}
-
 /* {"type":"T",…} as {"type":"T","T":{…}}: functions, choices of one, and schemas lie flat in
  * responses and nested in chat completions (guide "Migrate to the Responses API"). Members that are
  * null are left out: responses allow that where chat does not (parameters), and it means absent. */
 static void put_nested(struct asking *asking, struct span type, struct span object)
 {
-    struct nesting nesting = {asking->out, false};
+    char scratch[VALUE_NAME_BYTES];
+    struct value_walk walk;
+    struct span key;
+    struct span value;
+    bool wrote = false;
 
     writer_literal(asking->out, "{\"type\":");
     writer_raw(asking->out, type);
     writer_literal(asking->out, ",");
     writer_raw(asking->out, type);
     writer_literal(asking->out, ":{");
-    if (!fields_visit(object, nest_member, &nesting))
-        asking->out->err = ERR_BAD_JSON; /* not of JSON that was checked */
+    value_walk_object(&walk, object);
+    while (value_next_member(&walk, &key, &value)) {
+        if (span_equal(value_name(key, scratch), SPAN("type")) || value_is(value, 'n'))
+            continue;
+        if (wrote)
+            writer_literal(asking->out, ",");
+        wrote = true;
+        writer_raw(asking->out, key);
+        writer_literal(asking->out, ":");
+        writer_put(asking->out, value);
+    }
     writer_literal(asking->out, "}}");
 }
 
-struct strictness {
-    const struct field *fields;
-    size_t count;
-    struct span stranger; /* the value of a member that is none of them */
-};
-
-static bool find_stranger(void *context, struct span raw_key, struct span key, struct span value)
+/* The value of a member that is none of these, and not null; {NULL, 0}: there is none. */
+static struct span stranger_in(struct span object, const struct member *members, size_t count)
 {
-    struct strictness *strictness = context;
+    char scratch[VALUE_NAME_BYTES];
+    struct value_walk walk;
+    struct span key;
+    struct span value;
 
-    (void)raw_key;
-    for (size_t i = 0; i < strictness->count; i++)
-        if (span_equal(strictness->fields[i].name, key))
-            return true;
-    if (value_is(value, 'n'))
-        return true;
-    strictness->stranger = value;
-    return false;
+    value_walk_object(&walk, object);
+    while (value_next_member(&walk, &key, &value)) {
+        bool known = value_is(value, 'n');
+
+        key = value_name(key, scratch);
+        for (size_t i = 0; i < count && !known; i++)
+            known = span_equal(members[i].name, key);
+        if (!known)
+            return value;
+    }
+    return (struct span){NULL, 0};
 }
 
 /* The members of an object that has no others, or is absent. */
 static bool find_only(struct asking *asking, struct span object, const char *param,
-                      struct field *fields, size_t count)
+                      struct member *fields, size_t count)
 {
-    struct strictness strictness = {fields, count, {NULL, 0}};
+    const struct span stranger = stranger_in(object, fields, count);
 
-    if (!fields_find(object, fields, count) && object.size > 0)
-        return asking_refuse(asking, object, "this must be an object", param);
-    if (object.size > 0 && !fields_visit(object, find_stranger, &strictness))
-        return asking_refuse(asking, strictness.stranger,
-                             "this member cannot be expressed in chat completions", param);
+    value_find(object, fields, count);
+    if (object.size > 0 && !value_is(object, '{'))
+        return responses_refuse(asking, object, "this must be an object", param);
+    if (stranger.size > 0)
+        return responses_refuse(asking, stranger,
+                                "this member cannot be expressed in chat completions", param);
     return true;
 }
 
@@ -234,8 +243,8 @@ static bool refuse_tool(struct asking *asking, struct span tool, struct span typ
 {
     for (size_t i = 0; i < sizeof no_tools / sizeof no_tools[0]; i++)
         if (value_says(type, no_tools[i].type))
-            return asking_refuse(asking, tool, no_tools[i].message, "tools");
-    return asking_refuse(asking, tool, "only tools of type function are known here", "tools");
+            return responses_refuse(asking, tool, no_tools[i].message, "tools");
+    return responses_refuse(asking, tool, "only tools of type function are known here", "tools");
 }
 
 /* An empty list is left out: chat completions want one tool at least. strict stays as it came:
@@ -243,19 +252,20 @@ static bool refuse_tool(struct asking *asking, struct span tool, struct span typ
  * the Responses API"), but to say true would make servers refuse schemas that responses take. */
 static bool put_tools(struct asking *asking, struct span tools, bool *out_some)
 {
-    struct field fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("name"), {NULL, 0}}};
-    const char *at = NULL;
+    struct member fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("name"), {NULL, 0}}};
+    struct value_walk walk;
     struct span tool;
 
     *out_some = false;
     if (tools.size > 0 && !value_is(tools, '['))
-        return asking_refuse(asking, tools, "tools must be a list", "tools");
-    while (list_next(tools, &at, &tool)) {
-        fields_find(tool, fields, 2);
+        return responses_refuse(asking, tools, "tools must be a list", "tools");
+    value_walk_list(&walk, tools);
+    while (value_next_element(&walk, &tool)) {
+        value_find(tool, fields, 2);
         if (!value_says(fields[0].value, SPAN("function")))
             return refuse_tool(asking, tool, fields[0].value);
         if (!value_is(fields[1].value, '"'))
-            return asking_refuse(asking, tool, "a function needs a name", "tools");
+            return responses_refuse(asking, tool, "a function needs a name", "tools");
         if (*out_some)
             writer_literal(asking->out, ",");
         else
@@ -272,7 +282,7 @@ static bool put_tools(struct asking *asking, struct span tools, bool *out_some)
  * chat_completion/protocol.py: tool_choice needs tools): they are left out then. */
 static bool put_tool_choice(struct asking *asking, struct span choice, bool tools)
 {
-    struct field fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("name"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("name"), {NULL, 0}}};
 
     if (choice.size == 0)
         return true;
@@ -281,12 +291,13 @@ static bool put_tool_choice(struct asking *asking, struct span choice, bool tool
             put_member(asking, SPAN("tool_choice"), choice);
         return true;
     }
-    fields_find(choice, fields, 2);
+    value_find(choice, fields, 2);
     if (!value_says(fields[0].value, SPAN("function")) || !value_is(fields[1].value, '"'))
-        return asking_refuse(asking, choice,
-                             "only none, auto, required and one function can be expressed in chat "
-                             "completions",
-                             "tool_choice");
+        return responses_refuse(
+            asking, choice,
+            "only none, auto, required and one function can be expressed in chat "
+            "completions",
+            "tool_choice");
     writer_literal(asking->out, "\"tool_choice\":");
     put_nested(asking, SPAN("function"), choice);
     writer_literal(asking->out, ",");
@@ -297,9 +308,9 @@ static bool put_tool_choice(struct asking *asking, struct span choice, bool tool
 
 static bool put_format(struct asking *asking, struct span format)
 {
-    struct field type = {SPAN("type"), {NULL, 0}};
+    struct member type = {SPAN("type"), {NULL, 0}};
 
-    fields_find(format, &type, 1);
+    value_find(format, &type, 1);
     if (format.size == 0 || value_says(type.value, SPAN("text")))
         return true; /* the default of both */
     if (value_says(type.value, SPAN("json_object"))) {
@@ -307,10 +318,10 @@ static bool put_format(struct asking *asking, struct span format)
         return true;
     }
     if (!value_says(type.value, SPAN("json_schema")))
-        return asking_refuse(asking, format,
-                             "only formats of type text, json_schema and json_object can be "
-                             "expressed in chat completions",
-                             "text.format");
+        return responses_refuse(asking, format,
+                                "only formats of type text, json_schema and json_object can be "
+                                "expressed in chat completions",
+                                "text.format");
     writer_literal(asking->out, "\"response_format\":");
     put_nested(asking, SPAN("json_schema"), format);
     writer_literal(asking->out, ",");
@@ -319,7 +330,7 @@ static bool put_format(struct asking *asking, struct span format)
 
 static bool put_text(struct asking *asking, struct span text)
 {
-    struct field fields[] = {{SPAN("format"), {NULL, 0}}, {SPAN("verbosity"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("format"), {NULL, 0}}, {SPAN("verbosity"), {NULL, 0}}};
 
     if (!find_only(asking, text, "text", fields, 2) || !put_format(asking, fields[0].value))
         return false;
@@ -331,9 +342,9 @@ static bool put_text(struct asking *asking, struct span text)
  * their reasoning show all of it, so both names of that wish are hints. */
 static bool put_reasoning(struct asking *asking, struct span reasoning)
 {
-    struct field fields[] = {{SPAN("effort"), {NULL, 0}},
-                             {SPAN("summary"), {NULL, 0}},
-                             {SPAN("generate_summary"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("effort"), {NULL, 0}},
+                              {SPAN("summary"), {NULL, 0}},
+                              {SPAN("generate_summary"), {NULL, 0}}};
 
     if (!find_only(asking, reasoning, "reasoning", fields, 3))
         return false;
@@ -364,17 +375,18 @@ static bool is_idle_include(struct span value)
 /* Chat has two members for what responses say by one each: logprobs at all, and how many more. */
 static bool put_logprobs(struct asking *asking, struct span include, struct span top_logprobs)
 {
-    const char *at = NULL;
+    struct value_walk walk;
     bool logprobs = top_logprobs.size > 0;
     struct span value;
 
     if (include.size > 0 && !value_is(include, '['))
-        return asking_refuse(asking, include, "include must be a list", "include");
-    while (list_next(include, &at, &value)) {
+        return responses_refuse(asking, include, "include must be a list", "include");
+    value_walk_list(&walk, include);
+    while (value_next_element(&walk, &value)) {
         if (value_says(value, INCLUDE_LOGPROBS))
             logprobs = true;
         else if (!is_idle_include(value))
-            return asking_refuse(asking, value, "this cannot be included here", "include");
+            return responses_refuse(asking, value, "this cannot be included here", "include");
     }
     if (logprobs)
         put_member(asking, SPAN("logprobs"), SPAN("true"));
@@ -385,24 +397,25 @@ static bool put_logprobs(struct asking *asking, struct span include, struct span
 /* include_obfuscation pads events against listeners who see their sizes; chat servers do not know
  * it (vLLM refuses none of it, but sends no padding), so it is a hint. stream_options itself is
  * written by whoever sends the body. */
-static bool check_hints(struct asking *asking, const struct field *fields)
+static bool check_hints(struct asking *asking, const struct member *fields)
 {
-    struct field obfuscation = {SPAN("include_obfuscation"), {NULL, 0}};
+    struct member obfuscation = {SPAN("include_obfuscation"), {NULL, 0}};
     const struct span truncation = fields[TRUNCATION].value;
 
     if (!find_only(asking, fields[STREAM_OPTIONS].value, "stream_options", &obfuscation, 1))
         return false;
     if (truncation.size > 0 && !value_says(truncation, SPAN("disabled")))
-        return asking_refuse(asking, truncation,
-                             "only \"disabled\" can be expressed in chat completions: nothing of "
-                             "the input is left out",
-                             "truncation");
+        return responses_refuse(
+            asking, truncation,
+            "only \"disabled\" can be expressed in chat completions: nothing of "
+            "the input is left out",
+            "truncation");
     return true;
 }
 
 /* max_output_tokens becomes max_tokens: TGI knows no other name, vLLM, SGLang and llama.cpp know
  * both (their servers' protocol files). */
-static bool put_members(struct asking *asking, const struct field *fields)
+static bool put_members(struct asking *asking, const struct member *fields)
 {
     bool tools;
 
@@ -418,25 +431,17 @@ enum err responses_ask(struct span body, uint32_t json_depth, struct writer *out
                        struct ask_problem *out_problem)
 {
     struct asking asking = {.body = body, .out = out, .problem = out_problem};
-    struct field fields[TRANSLATED_COUNT];
-    struct scan scan;
+    struct member fields[TRANSLATED_COUNT];
     struct span whole;
-    enum scan_type type;
+    const enum err err = translate_read_object(body, json_depth, &whole, out_problem);
 
-    scan_init(&scan, body, json_depth);
-    if (!scan_peek(&scan, &type) || !scan_skip(&scan, &whole) || !scan_finish(&scan)) {
-        *out_problem = (struct ask_problem){scan_offset(&scan), scan.problem, NULL};
-        return ERR_BAD_JSON;
-    }
-    if (type != SCAN_OBJECT) {
-        *out_problem = (struct ask_problem){0, "an object was expected", NULL};
-        return ERR_BAD_JSON;
-    }
+    if (err != OK)
+        return err;
     memcpy(fields, translated, sizeof fields);
-    fields_find(whole, fields, TRANSLATED_COUNT);
+    value_find(whole, fields, TRANSLATED_COUNT);
     writer_literal(out, "{");
-    if (!fields_visit(whole, pass_member, &asking) || !put_members(&asking, fields) ||
-        !write_messages(&asking, fields[INSTRUCTIONS].value, fields[INPUT].value))
+    if (!pass_members(&asking, whole) || !put_members(&asking, fields) ||
+        !responses_write_messages(&asking, fields[INSTRUCTIONS].value, fields[INPUT].value))
         return ERR_BAD_VALUE;
     writer_literal(out, "}");
     return out->err;

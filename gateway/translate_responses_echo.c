@@ -51,14 +51,14 @@ static const struct {
 
 #define REPEATED_COUNT (sizeof repeated / sizeof repeated[0])
 
-void echo_write(struct writer *echo, const struct translator_facts *facts)
+void responses_write_echo(struct writer *echo, const struct translator_facts *facts)
 {
-    struct field fields[REPEATED_COUNT];
+    struct member fields[REPEATED_COUNT];
     size_t left = ECHO_BYTES_MAX;
 
     for (size_t i = 0; i < REPEATED_COUNT; i++)
         fields[i].name = repeated[i].name;
-    fields_find(facts->body, fields, REPEATED_COUNT);
+    value_find(facts->body, fields, REPEATED_COUNT);
     for (size_t i = 0; i < REPEATED_COUNT; i++) {
         const bool says =
             has_type(fields[i].value, repeated[i].types) && fields[i].value.size <= left;
@@ -78,5 +78,5 @@ void echo_write(struct writer *echo, const struct translator_facts *facts)
                          "\"truncation\":\"disabled\",\"model\":");
     writer_text(echo, facts->model);
     writer_literal(echo, ",");
-    json_to_line(&echo->text, 0);
+    responses_join_lines(&echo->text, 0);
 }

@@ -448,7 +448,7 @@ static struct span keep_logprobs(struct answering *answering, struct item *item,
     const size_t from = logprobs->size;
 
     answering_keep(answering, logprobs, more);
-    json_to_line(logprobs, from);
+    responses_join_lines(logprobs, from);
     return span_from(kept(logprobs), from);
 }
 

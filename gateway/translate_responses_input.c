@@ -55,9 +55,9 @@ enum part_field {
 /* clang-format on */
 
 /* Writes a part; false: a member is missing or of the wrong type. */
-typedef bool write_part_fn(struct asking *asking, const struct field *fields);
+typedef bool write_part_fn(struct asking *asking, const struct member *fields);
 
-static bool put_text(struct asking *asking, const struct field *fields)
+static bool put_text(struct asking *asking, const struct member *fields)
 {
     put(asking, SPAN("{\"type\":\"text\",\"text\":"));
     put(asking, fields[PART_TEXT].value);
@@ -65,7 +65,7 @@ static bool put_text(struct asking *asking, const struct field *fields)
     return value_is(fields[PART_TEXT].value, '"');
 }
 
-static bool put_refusal(struct asking *asking, const struct field *fields)
+static bool put_refusal(struct asking *asking, const struct member *fields)
 {
     put(asking, SPAN("{\"type\":\"refusal\",\"refusal\":"));
     put(asking, fields[PART_REFUSAL].value);
@@ -73,7 +73,7 @@ static bool put_refusal(struct asking *asking, const struct field *fields)
     return value_is(fields[PART_REFUSAL].value, '"');
 }
 
-static bool put_image(struct asking *asking, const struct field *fields)
+static bool put_image(struct asking *asking, const struct member *fields)
 {
     put(asking, SPAN("{\"type\":\"image_url\",\"image_url\":{\"url\":"));
     put(asking, fields[IMAGE_URL].value);
@@ -84,7 +84,7 @@ static bool put_image(struct asking *asking, const struct field *fields)
     return value_is(fields[IMAGE_URL].value, '"') && fields[FILE_ID].value.size == 0;
 }
 
-static bool put_audio(struct asking *asking, const struct field *fields)
+static bool put_audio(struct asking *asking, const struct member *fields)
 {
     put(asking, SPAN("{\"type\":\"input_audio\",\"input_audio\":"));
     put(asking, fields[AUDIO].value);
@@ -92,7 +92,7 @@ static bool put_audio(struct asking *asking, const struct field *fields)
     return value_is(fields[AUDIO].value, '{');
 }
 
-static bool put_file(struct asking *asking, const struct field *fields)
+static bool put_file(struct asking *asking, const struct member *fields)
 {
     put(asking, SPAN("{\"type\":\"file\",\"file\":{\"file_data\":"));
     put(asking, fields[DATA].value);
@@ -131,33 +131,34 @@ static const struct part *part_of(struct span type)
 
 static bool put_part(struct asking *asking, struct span value, enum speaker speaker)
 {
-    struct field fields[] = PART_FIELDS;
+    struct member fields[] = PART_FIELDS;
 
-    fields_find(value, fields, sizeof fields / sizeof fields[0]);
+    value_find(value, fields, sizeof fields / sizeof fields[0]);
 
     const struct part *part = part_of(fields[PART_TYPE].value);
 
     if (part == NULL)
-        return asking_refuse(asking, value,
-                             "parts of this type cannot be expressed in chat completions", PARAM);
+        return responses_refuse(
+            asking, value, "parts of this type cannot be expressed in chat completions", PARAM);
     if (!(part->speakers & speaker))
-        return asking_refuse(asking, value,
-                             "in chat completions a message of this role cannot have such a part",
-                             PARAM);
-    return part->write(asking, fields) || asking_refuse(asking, value, part->message, PARAM);
+        return responses_refuse(
+            asking, value, "in chat completions a message of this role cannot have such a part",
+            PARAM);
+    return part->write(asking, fields) || responses_refuse(asking, value, part->message, PARAM);
 }
 
 /* The text of a list of exactly one text part, as a string value; {NULL, 0} of any other. */
 static struct span only_text(struct span list)
 {
-    struct field fields[] = PART_FIELDS;
-    const char *at = NULL;
+    struct member fields[] = PART_FIELDS;
+    struct value_walk walk;
     struct span first;
     struct span second;
 
-    if (!list_next(list, &at, &first) || list_next(list, &at, &second))
+    value_walk_list(&walk, list);
+    if (!value_next_element(&walk, &first) || value_next_element(&walk, &second))
         return (struct span){NULL, 0};
-    fields_find(first, fields, sizeof fields / sizeof fields[0]);
+    value_find(first, fields, sizeof fields / sizeof fields[0]);
 
     const struct part *part = part_of(fields[PART_TYPE].value);
     const bool text = part != NULL && part->write == put_text;
@@ -171,7 +172,7 @@ static bool put_content(struct asking *asking, struct span item, struct span con
                         enum speaker speaker)
 {
     const struct span text = value_is(content, '"') ? content : only_text(content);
-    const char *at = NULL;
+    struct value_walk walk;
     bool first = true;
     struct span part;
 
@@ -180,17 +181,18 @@ static bool put_content(struct asking *asking, struct span item, struct span con
         return true;
     }
     if (!value_is(content, '['))
-        return asking_refuse(asking, content.size > 0 ? content : item,
-                             "this must be a text or a list of parts", PARAM);
+        return responses_refuse(asking, content.size > 0 ? content : item,
+                                "this must be a text or a list of parts", PARAM);
     put(asking, SPAN("["));
-    for (; list_next(content, &at, &part); first = false) {
+    value_walk_list(&walk, content);
+    for (; value_next_element(&walk, &part); first = false) {
         if (!first)
             put(asking, SPAN(","));
         if (!put_part(asking, part, speaker))
             return false;
     }
     if (first)
-        return asking_refuse(asking, content, "a message needs a part", PARAM);
+        return responses_refuse(asking, content, "a message needs a part", PARAM);
     put(asking, SPAN("]"));
     return true;
 }
@@ -230,9 +232,9 @@ static const struct {
 
 static bool put_message(struct asking *asking, struct span item)
 {
-    struct field fields[] = {{SPAN("role"), {NULL, 0}}, {SPAN("content"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("role"), {NULL, 0}}, {SPAN("content"), {NULL, 0}}};
 
-    fields_find(item, fields, 2);
+    value_find(item, fields, 2);
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (!value_says(fields[0].value, roles[i].role))
             continue;
@@ -248,26 +250,27 @@ static bool put_message(struct asking *asking, struct span item)
             put(asking, SPAN("}"));
         return true;
     }
-    return asking_refuse(asking, item, "a message needs role user, assistant, system or developer",
-                         PARAM);
+    return responses_refuse(asking, item,
+                            "a message needs role user, assistant, system or developer", PARAM);
 }
 
 /* Calls in a row are one turn of the assistant, together with its text before them: chat wants them
  * in one message, with the answers of all behind it. */
 static bool put_call(struct asking *asking, struct span item)
 {
-    struct field fields[] = {{SPAN("call_id"), {NULL, 0}},
-                             {SPAN("name"), {NULL, 0}},
-                             {SPAN("arguments"), {NULL, 0}},
-                             {SPAN("namespace"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("call_id"), {NULL, 0}},
+                              {SPAN("name"), {NULL, 0}},
+                              {SPAN("arguments"), {NULL, 0}},
+                              {SPAN("namespace"), {NULL, 0}}};
 
-    fields_find(item, fields, 4);
+    value_find(item, fields, 4);
     if (!value_is(fields[0].value, '"') || !value_is(fields[1].value, '"') ||
         !value_is(fields[2].value, '"') || fields[3].value.size > 0)
-        return asking_refuse(asking, item,
-                             "a function_call needs call_id, name and arguments, all texts, and no "
-                             "namespace",
-                             PARAM);
+        return responses_refuse(
+            asking, item,
+            "a function_call needs call_id, name and arguments, all texts, and no "
+            "namespace",
+            PARAM);
     if (!asking->assistant_open) {
         begin_message(asking);
         put(asking, SPAN("{\"role\":\"assistant\",\"content\":null"));
@@ -287,11 +290,11 @@ static bool put_call(struct asking *asking, struct span item)
 
 static bool put_output(struct asking *asking, struct span item)
 {
-    struct field fields[] = {{SPAN("call_id"), {NULL, 0}}, {SPAN("output"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("call_id"), {NULL, 0}}, {SPAN("output"), {NULL, 0}}};
 
-    fields_find(item, fields, 2);
+    value_find(item, fields, 2);
     if (!value_is(fields[0].value, '"'))
-        return asking_refuse(asking, item, "a function_call_output needs call_id", PARAM);
+        return responses_refuse(asking, item, "a function_call_output needs call_id", PARAM);
     begin_message(asking);
     put(asking, SPAN("{\"role\":\"tool\",\"tool_call_id\":"));
     put(asking, fields[0].value);
@@ -357,10 +360,11 @@ static const struct {
 
 static bool put_item(struct asking *asking, struct span item)
 {
-    struct field fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("role"), {NULL, 0}}};
+    struct member fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("role"), {NULL, 0}}};
 
-    if (!fields_find(item, fields, 2))
-        return asking_refuse(asking, item, "an input item must be an object", PARAM);
+    value_find(item, fields, 2);
+    if (!value_is(item, '{'))
+        return responses_refuse(asking, item, "an input item must be an object", PARAM);
     if (fields[0].value.size == 0 && fields[1].value.size > 0)
         return put_message(asking, item); /* the easy form has no type */
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
@@ -368,8 +372,8 @@ static bool put_item(struct asking *asking, struct span item)
             return items[i].write(asking, item);
     for (size_t i = 0; i < sizeof no_items / sizeof no_items[0]; i++)
         if (value_says(fields[0].value, no_items[i].type))
-            return asking_refuse(asking, item, no_items[i].message, PARAM);
-    return asking_refuse(asking, item, "items of this type are not known here", PARAM);
+            return responses_refuse(asking, item, no_items[i].message, PARAM);
+    return responses_refuse(asking, item, "items of this type are not known here", PARAM);
 }
 
 /* ---- all of them ---- */
@@ -381,7 +385,8 @@ static bool put_instructions(struct asking *asking, struct span instructions)
     if (instructions.size == 0)
         return true;
     if (!value_is(instructions, '"'))
-        return asking_refuse(asking, instructions, "instructions must be a text", "instructions");
+        return responses_refuse(asking, instructions, "instructions must be a text",
+                                "instructions");
     begin_message(asking);
     put(asking, SPAN("{\"role\":\"system\",\"content\":"));
     put(asking, instructions);
@@ -389,9 +394,9 @@ static bool put_instructions(struct asking *asking, struct span instructions)
     return true;
 }
 
-bool write_messages(struct asking *asking, struct span instructions, struct span input)
+bool responses_write_messages(struct asking *asking, struct span instructions, struct span input)
 {
-    const char *at = NULL;
+    struct value_walk walk;
     struct span item;
 
     put(asking, SPAN("\"messages\":["));
@@ -403,9 +408,10 @@ bool write_messages(struct asking *asking, struct span instructions, struct span
         put(asking, input);
         put(asking, SPAN("}"));
     } else if (!value_is(input, '[')) {
-        return asking_refuse(asking, input, "input must be a text or a list of items", PARAM);
+        return responses_refuse(asking, input, "input must be a text or a list of items", PARAM);
     }
-    while (list_next(input, &at, &item))
+    value_walk_list(&walk, input);
+    while (value_next_element(&walk, &item))
         if (!put_item(asking, item))
             return false;
     close_assistant(asking);

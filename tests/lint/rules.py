@@ -32,7 +32,7 @@ LIBRARIES = {
     "cmocka.h": ("tests/unit/",),
 }
 # Tested in microseconds, fuzzed without a socket: no I/O, no clock.
-PURE = ["gateway/scan", "gateway/ask", "gateway/ask_reader", "gateway/ask_prompt",
+PURE = ["gateway/scan", "gateway/value", "gateway/ask", "gateway/ask_reader", "gateway/ask_prompt",
         "gateway/ask_splices", "gateway/ask_form", "gateway/multipart", "gateway/sse", "gateway/tap",
         "gateway/tally", "gateway/meaning", "gateway/fault",
         "gateway/translate_messages", "gateway/translate_messages_answer",
