@@ -21,6 +21,7 @@
 #define FAILURES_BEFORE_REST 3u /* a replica that tells no load is asked less often then */
 #define REST_NS (30 * NS_PER_S)
 #define READS_PER_TURN 4
+#define SHIFT_MAX 64u /* places that a replica may have moved in its list by a reload */
 
 enum visit_state { VISIT_RESTING, VISIT_OPENING, VISIT_ASKING, VISIT_HEAD, VISIT_BODY };
 
@@ -38,8 +39,8 @@ struct visit {
     int status;
     bool keep_link;
     struct h1_body body;
-    struct exposition *page; /* while one is read */
-    size_t page_bytes; /* of this answer's body */
+    struct exposition *page;             /* while one is read */
+    size_t page_bytes;                   /* of this answer's body */
     uint64_t health_due_ns, load_due_ns; /* UINT64_MAX: never */
     uint32_t failures;                   /* to tell load, in a row */
     struct wake wake;
@@ -360,8 +361,32 @@ static void visit_run(struct wake *wake)
 
 /* ---- start and stop ---- */
 
+/* The visit to the same replica before a reload, if that stood near this place of the list. */
+static const struct visit *visit_before(const struct scrape *before, const struct visit *visit)
+{
+    const uint32_t place = visit->scrape->count;
+    const uint32_t first = place > SHIFT_MAX ? place - SHIFT_MAX : 0;
+    for (uint32_t i = first; before && i < before->count && i <= place + SHIFT_MAX; i++)
+        if (before->visits[i].replica->state == visit->replica->state)
+            return &before->visits[i];
+    return NULL;
+}
+
+/* A check keeps its turn: reloads that follow each other faster than checks do must not put them
+ * off for ever. One that was under way begins anew. */
+static void keep_turn(struct visit *visit, const struct scrape *before)
+{
+    const struct visit *old = visit_before(before, visit);
+    if (old == NULL || visit->health_due_ns == UINT64_MAX)
+        return;
+    if (old->state != VISIT_RESTING && old->question == ASK_HEALTH)
+        visit->health_due_ns = visit->scrape->worker->now_ns;
+    else if (old->health_due_ns < visit->health_due_ns)
+        visit->health_due_ns = old->health_due_ns;
+}
+
 static void begin_visit(struct scrape *scrape, const struct config_model *model,
-                        const struct config_replica *replica)
+                        const struct config_replica *replica, const struct scrape *before)
 {
     struct visit *visit = &scrape->visits[scrape->count];
     const struct config *config = scrape->config;
@@ -377,6 +402,7 @@ static void begin_visit(struct scrape *scrape, const struct config_model *model,
     visit->load_due_ns = load_every_ms(visit) ? now_ns + shift_ns : UINT64_MAX;
     if (visit->health_due_ns != UINT64_MAX)
         visit->health_due_ns += shift_ns;
+    keep_turn(visit, before);
     rest(visit);
 }
 
@@ -406,6 +432,7 @@ void scrape_stop(struct worker *worker)
 
 enum err scrape_start(struct worker *worker)
 {
+    const struct scrape *before = worker->scrape; /* once stopped, it lives on for this turn */
     uint32_t count = 0;
     scrape_stop(worker);
     for (uint32_t i = 0; i < worker->config->model_count; i++)
@@ -417,7 +444,8 @@ enum err scrape_start(struct worker *worker)
     scrape->config = config_get(worker->config);
     for (uint32_t i = 0; i < worker->config->model_count; i++)
         for (uint32_t k = 0; k < worker->config->models[i].replica_count; k++)
-            begin_visit(scrape, &scrape->config->models[i], &scrape->config->models[i].replicas[k]);
+            begin_visit(scrape, &scrape->config->models[i], &scrape->config->models[i].replicas[k],
+                        before);
     worker->scrape = scrape;
     return OK;
 }

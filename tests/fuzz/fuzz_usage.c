@@ -168,7 +168,8 @@ static void check_choices(const struct tap *tap, const json_t *root)
         finished = finished || (reason != NULL && !json_is_null(reason));
     }
     CHECK(tap->finished == finished);
-    CHECK(tap->has_error == is_something(json_object_get(root, "error")));
+    CHECK(tap->has_error == (is_something(json_object_get(root, "error")) ||
+                             is_text(json_object_get(root, "object"), "error")));
     CHECK(!tap->started && !tap->ended && tap->sequence == -1);
 }
 

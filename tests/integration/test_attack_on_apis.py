@@ -246,6 +246,25 @@ class VisitsToReplicas(ApiAttack):
                 self.assertEqual((replica["strikes"], replica["engine"]), (0, None), replica)
 
 
+class ReloadsWithoutEnd(ApiAttack):
+    MORE = {"health": {"check_every": "1s", "load_every": "0s", "timeout": "5s"}}
+
+    def test_checks_are_not_put_off_by_them(self):
+        checks = []
+
+        def behave(conn):
+            while conn.recv(4096):
+                checks.append(1)
+                conn.sendall(answer(200, b"ok"))
+        self.server.behave = self.other.behave = behave
+        end = time.monotonic() + 20
+        while len(checks) < 12 and time.monotonic() < end:
+            self.assertEqual(self.gateway.admin("/reload", "POST").status, 200)
+            time.sleep(0.05)
+        self.assertGreaterEqual(len(checks), 12)
+        self.assertEqual(self.ask_api("/v1/messages")[0].status, 502)
+
+
 class FormsAndTags(ApiAttack):
     def test_a_server_gets_the_boundary_that_was_read_and_no_other(self):
         seen = []
