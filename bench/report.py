@@ -53,8 +53,8 @@ def table(result):
         lines.append(f"{name.ljust(NAME_COLUMNS)}left out: {why}")
     lines.append("")
     if any(row["own_bounds"] for row in result["rows"]):
-        lines.append("* nobody has promised anything for TLS: the bounds are our own, taken from the "
-                     "plain rows")
+        lines.append("* nobody has promised anything for TLS: the bounds are our own, taken from "
+                     "the plain rows")
     for row in result["rows"]:
         lines += [f"note: {row['name']}: {mark}" for mark in row["marks"]]
     lines += [f"WRONG ANSWER: {text}" for text in result["wrong"]]

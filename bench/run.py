@@ -3,7 +3,8 @@
 """Measures the gateway beside its rivals and says what holds.
 
 For:       `make bench`: a table on stdout and build/bench/result.json. QUICK=1 in the environment
-           is one round of the saturation and SSE rows; ROUNDS=N is another number of rounds (5).
+           is one round of the saturation (also by TLS) and SSE rows; ROUNDS=N is another number
+           of rounds (5).
            --rows, --candidates and --seconds-factor serve profiling; such a run is marked partial.
 Called by: make bench, people. docs/benchmarks.md says how to read what comes out.
 Knows not: how anybody works inside.
