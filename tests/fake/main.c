@@ -94,12 +94,6 @@ static void set_models(char *list)
             service.models[service.model_count++] = text_of(name);
 }
 
-static int wrong_usage(void)
-{
-    fputs(usage_text, stderr);
-    return 2;
-}
-
 static int number_of(const char *string)
 {
     char *end;
@@ -108,7 +102,20 @@ static int number_of(const char *string)
     return *string == '\0' || *end != '\0' || number < 0 || number > 1000000000 ? -1 : (int)number;
 }
 
-int main(int argument_count, char **arguments)
+/* What is not kept elsewhere. */
+struct settings {
+    const char *host;
+    const char *uds_path;  /* NULL: none */
+    const char *log_path;  /* NULL: none */
+    const char *once_path; /* NULL: this process alone remembers */
+    int port;              /* -1: none */
+    int keep_alive_ms;
+    int ready_fd;
+};
+
+enum reading { GOOD, WRONG, HELP_WANTED };
+
+static enum reading read_arguments(int argument_count, char **arguments, struct settings *out)
 {
     enum {
         PORT,
@@ -147,34 +154,28 @@ int main(int argument_count, char **arguments)
         {"help", no_argument, NULL, HELP},
         {NULL, 0, NULL, 0},
     };
-    const char *host = "127.0.0.1";
-    const char *uds_path = NULL;
-    const char *log_path = NULL;
-    const char *once_path = NULL;
-    int port = -1;
-    int keep_alive_ms = 5000;
-    int ready_fd = 1;
     int option;
 
+    *out = (struct settings){.host = "127.0.0.1", .port = -1, .keep_alive_ms = 5000, .ready_fd = 1};
     service.models[0] = TEXT("fake");
     service.model_count = 1;
     while ((option = getopt_long(argument_count, arguments, "", options, NULL)) != -1) {
         switch (option) {
         case PORT:
-            port = number_of(optarg);
+            out->port = number_of(optarg);
             break;
         case HOST:
-            host = optarg;
+            out->host = optarg;
             break;
         case UDS:
-            uds_path = optarg;
+            out->uds_path = optarg;
             break;
         case MODELS:
             set_models(optarg);
             break;
         case KIND:
             if (!kind_of_name(optarg, &dialect.kind))
-                return wrong_usage();
+                return WRONG;
             break;
         case OLD_ERRORS:
             dialect.old_errors = true;
@@ -189,57 +190,70 @@ int main(int argument_count, char **arguments)
             service.base_path = text_of(optarg);
             break;
         case KEEP_ALIVE:
-            keep_alive_ms = number_of(optarg);
+            out->keep_alive_ms = number_of(optarg);
             break;
         case ENGINE:
             if (!pace_set(optarg))
-                return wrong_usage();
+                return WRONG;
             break;
         case LOG:
-            log_path = optarg;
+            out->log_path = optarg;
             break;
         case ONCE_FILE:
-            once_path = optarg;
+            out->once_path = optarg;
             break;
         case RECORD:
             service.record = true;
             break;
         case READY_FD:
-            ready_fd = number_of(optarg);
+            out->ready_fd = number_of(optarg);
             break;
         case HELP:
-            fputs(usage_text, stdout);
-            return 0;
+            return HELP_WANTED;
         default:
-            return wrong_usage();
+            return WRONG;
         }
     }
-    if ((port < 0 && uds_path == NULL) || port > 65535 || keep_alive_ms < 0 || ready_fd < 0 ||
-        service.model_count == 0 || optind != argument_count)
-        return wrong_usage();
+    if ((out->port < 0 && out->uds_path == NULL) || out->port > 65535 || out->keep_alive_ms < 0 ||
+        out->ready_fd < 0 || service.model_count == 0 || optind != argument_count)
+        return WRONG;
+    return GOOD;
+}
+
+static int cannot(const char *what)
+{
+    fprintf(stderr, "fake: %s: %s\n", what, strerror(errno));
+    return 1;
+}
+
+int main(int argument_count, char **arguments)
+{
+    struct settings settings;
+
+    switch (read_arguments(argument_count, arguments, &settings)) {
+    case HELP_WANTED:
+        fputs(usage_text, stdout);
+        return 0;
+    case WRONG:
+        fputs(usage_text, stderr);
+        return 2;
+    case GOOD:
+        break;
+    }
     raise_limits();
     catch_signals();
     content_prepare();
     pace_begin();
-    if (!directive_remember_in(once_path)) {
-        fprintf(stderr, "fake: %s: %s\n", once_path != NULL ? once_path : "memory",
-                strerror(errno));
-        return 1;
-    }
-    if (log_path != NULL && !counters_open_log(log_path)) {
-        fprintf(stderr, "fake: %s: %s\n", log_path, strerror(errno));
-        return 1;
-    }
-    if (port >= 0 && (port = listen_open(host, port)) < 0) {
-        fprintf(stderr, "fake: listen on %s: %s\n", host, strerror(errno));
-        return 1;
-    }
-    if (uds_path != NULL && !listen_open_path(uds_path)) {
-        fprintf(stderr, "fake: listen on %s: %s\n", uds_path, strerror(errno));
-        return 1;
-    }
-    dprintf(ready_fd, "ready %d\n", port < 0 ? 0 : port);
-    server_run(keep_alive_ms, &stop);
+    if (!directive_remember_in(settings.once_path))
+        return cannot(settings.once_path != NULL ? settings.once_path : "memory");
+    if (settings.log_path != NULL && !counters_open_log(settings.log_path))
+        return cannot(settings.log_path);
+    if (settings.port >= 0 && (settings.port = listen_open(settings.host, settings.port)) < 0)
+        return cannot(settings.host);
+    if (settings.uds_path != NULL && !listen_open_path(settings.uds_path))
+        return cannot(settings.uds_path);
+    dprintf(settings.ready_fd, "ready %d\n", settings.port < 0 ? 0 : settings.port);
+    server_run(settings.keep_alive_ms, &stop);
     listen_close();
     return 0;
 }

@@ -6,11 +6,9 @@
  * Knows not: what a request gets.
  *
  * Sockets are registered once, edge-triggered. A read is tried when the kernel says so, a write at
- * once. While an
- * answer is under way the next request waits unread, and a client that closes or half-closes ends
- * the generation, as
- * uvicorn does. A stream is generated only as fast as its socket takes it: what is kept is the
- * event that was cut. */
+ * once. While an answer is under way the next request waits unread, and a client that closes or
+ * half-closes ends the generation, as uvicorn does. A stream is generated only as fast as its
+ * socket takes it: what is kept is the event that was cut. */
 #include "tests/fake/server.h"
 
 #include <errno.h>
