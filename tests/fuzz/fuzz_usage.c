@@ -149,6 +149,12 @@ static void check_usage(const struct tap *tap, const json_t *root)
         check_openai_usage(tap, json_is_object(outer) ? outer : inner);
 }
 
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && json_string_length(value) == strlen(text) &&
+           memcmp(json_string_value(value), text, strlen(text)) == 0;
+}
+
 static bool is_something(const json_t *value)
 {
     return value != NULL && !json_is_null(value) && !json_is_false(value);
@@ -171,12 +177,6 @@ static void check_choices(const struct tap *tap, const json_t *root)
     CHECK(tap->has_error == (is_something(json_object_get(root, "error")) ||
                              is_text(json_object_get(root, "object"), "error")));
     CHECK(!tap->started && !tap->ended && tap->sequence == -1);
-}
-
-static bool is_text(const json_t *value, const char *text)
-{
-    return json_is_string(value) && json_string_length(value) == strlen(text) &&
-           memcmp(json_string_value(value), text, strlen(text)) == 0;
 }
 
 /* Texts are counted with their escapes: an escape has two to six bytes for each that it stands for.
