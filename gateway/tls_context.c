@@ -300,9 +300,12 @@ static int ticket_key(SSL *session, unsigned char *name, unsigned char *iv, EVP_
         OSSL_PARAM_construct_utf8_string("digest", digest, 0),
         OSSL_PARAM_construct_end(),
     };
+    /* A client uses a ticket of TLS 1.3 once (RFC 8446 appendix C.4), so it gets another each time.
+     */
+    const bool good = newest && SSL_version(session) < TLS1_3_VERSION;
     if (EVP_CipherInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv, sealing) == 1 &&
         EVP_MAC_CTX_set_params(mac, parameters) == 1)
-        result = sealing || newest ? 1 : 2;
+        result = sealing || good ? 1 : 2;
 out:
     OPENSSL_cleanse(&key, sizeof key);
     return result;

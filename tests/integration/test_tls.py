@@ -156,6 +156,12 @@ class ClientsComeByTls(TlsTest):
             second = self.tls_h1(context=context, session=first.sock.object.session)
             self.assertTrue(second.sock.object.session_reused)
             self.assertEqual(self.ask(second, chat()).status, 200)
+            # The ticket that came with the second, for one of TLS 1.3 is used once.
+            third = self.tls_h1(context=context, session=second.sock.object.session)
+            self.assertTrue(third.sock.object.session_reused)
+            self.assertEqual(self.ask(third, chat()).status, 200)
+            if version == ssl.TLSVersion.TLSv1_3:
+                self.assertNotEqual(first.sock.object.session.id, second.sock.object.session.id)
             self.assert_metric_grows("handshakes_resumed_total", before)
 
     def test_hosts_that_the_certificate_does_not_cover_get_421(self):
