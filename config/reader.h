@@ -2,7 +2,7 @@
 /* config/reader.h: YAML text into a tree of keys, lists and texts.
  *
  * For:       sections.c, which knows what the keys mean.
- * Called by: config.c.
+ * Called by: config.c, import_litellm.c.
  * Knows not: any key, any type but text, list and map. */
 #ifndef CONFIG_READER_H
 #define CONFIG_READER_H

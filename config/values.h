@@ -2,7 +2,7 @@
 /* config/values.h: one written value to one number; pure.
  *
  * For:       durations, sizes, shares, money, dates, addresses and URLs as operators write them.
- * Called by: sections.c, models.c, tenants.c, check.c.
+ * Called by: sections.c, models.c, tenants.c, check.c, import_*.c.
  * Knows not: YAML, keys, files. Every reader refuses what it does not understand whole. */
 #ifndef CONFIG_VALUES_H
 #define CONFIG_VALUES_H

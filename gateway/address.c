@@ -2,7 +2,7 @@
 /* gateway/address.c: see address.h.
  *
  * For:       chained buckets under one lock; an entry lives while its address has a connection.
- * Called by: server.c, replica.c, conn.c.
+ * Called by: listener.c, link.c, tls_context.c, conn.c.
  * Knows not: sockets, names. */
 #include "gateway/address.h"
 

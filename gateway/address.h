@@ -2,7 +2,7 @@
 /* gateway/address.h: what an address is, and how many connections it has.
  *
  * For:       hosts written as addresses; limits.conns_per_ip, over all workers.
- * Called by: server.c and replica.c (parse), conn.c (count).
+ * Called by: listener.c, link.c and tls_context.c (parse), conn.c (count).
  * Knows not: sockets, names.
  * One short lock; IPv6 counts by /64, since one host has all of it. */
 #ifndef GATEWAY_ADDRESS_H

@@ -29,7 +29,7 @@ bool ask_bad_value(struct ask_reader *reader, struct span value, const char *mes
     return ask_refuse(reader, ERR_BAD_VALUE, value.data, message, param);
 }
 
-bool ask_no_memory(struct ask_reader *reader)
+static bool no_memory(struct ask_reader *reader)
 {
     reader->err = ERR_NO_MEMORY;
     return false;
@@ -54,7 +54,7 @@ bool ask_take_text(struct ask_reader *reader, struct span value, const char *par
     size_t size;
 
     if (text == NULL)
-        return ask_no_memory(reader);
+        return no_memory(reader);
     if (!scan_decode(raw, text, &size))
         return ask_refuse(reader, ERR_BAD_VALUE, raw.data, "this text has half of a surrogate pair",
                           param);
@@ -93,7 +93,7 @@ static bool grow_table(struct ask_reader *reader)
     struct key_slot *slots = arena_take_zeroed(reader->arena, count * sizeof(*slots));
 
     if (slots == NULL)
-        return ask_no_memory(reader);
+        return no_memory(reader);
     keys->slots = slots;
     keys->slot_count = count;
     if (old_count == 0)
@@ -145,7 +145,7 @@ bool ask_take_key(struct ask_reader *reader, struct span raw, struct span *out_k
         size_t size;
 
         if (text == NULL)
-            return ask_no_memory(reader);
+            return no_memory(reader);
         if (!scan_decode(raw, text, &size))
             return ask_refuse(reader, ERR_BAD_JSON, raw.data, "a key has half of a surrogate pair",
                               NULL);

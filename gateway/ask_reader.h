@@ -75,8 +75,6 @@ bool ask_refuse(struct ask_reader *reader, enum err err, const char *at, const c
 bool ask_bad_value(struct ask_reader *reader, struct span value, const char *message,
                    const char *param);
 
-bool ask_no_memory(struct ask_reader *reader);
-
 /* ---- values ---- */
 
 /* What stands next, for refusals about a value that was not taken. */

@@ -3,7 +3,7 @@
  *
  * For:       what came but is not understood yet (on the heap only while there is some), and
  *            heads as one text.
- * Called by: conn.c, h2.c, replica.c; server.c and address.c for texts that end in a NUL.
+ * Called by: whoever receives or writes bytes here; some for texts that end in a NUL alone.
  * Knows not: what the bytes mean. */
 #ifndef GATEWAY_BUFFER_H
 #define GATEWAY_BUFFER_H

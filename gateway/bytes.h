@@ -3,7 +3,7 @@
  *
  * For:       passing over long runs of plain bytes: 16 at a time where the machine can (SSE2), one
  *            by one elsewhere.
- * Called by: h1.c, scan.c, sse.c, tap.c.
+ * Called by: h1.c, scan.c, sse.c, tap.c, ask_prompt.c.
  * Knows not: what the bytes mean. */
 #ifndef GATEWAY_BYTES_H
 #define GATEWAY_BYTES_H

@@ -2,7 +2,7 @@
 /* gateway/fault.c: see fault.h.
  *
  * For:       reading errors of any known server, writing them in the shape of an API.
- * Called by: reply.c, relay.c, steps.c.
+ * Called by: reply.c (errors of our own), relay.c, rewrite.c, translate_*.c.
  * Knows not: HTTP, sockets, errors of our own. */
 #include "gateway/fault.h"
 

@@ -6,7 +6,7 @@
  *            called.
  * Promises:  1. Any bytes can be read; what cannot be understood is a fault without texts.
  *            2. What is written is one JSON object of the API's shape, whatever the fault holds.
- * Called by: reply.c, relay.c, steps.c.
+ * Called by: reply.c (errors of our own), relay.c, rewrite.c, translate_*.c.
  * Knows not: HTTP, sockets, errors of our own (err.def). */
 #ifndef GATEWAY_FAULT_H
 #define GATEWAY_FAULT_H

@@ -2,7 +2,7 @@
 /* gateway/h1.c: HTTP/1.1 heads and bodies, both sides.
  *
  * For:       one strict reading of each message, so that nobody behind us can read it another way.
- * Called by: conn.c (requests), replica.c (answers).
+ * Called by: conn.c (requests), replica.c and scrape.c (answers).
  * Knows not: sockets, exchanges, what a field means to us beyond framing.
  *
  * Refused, never repaired (RFC 9112 and the findings on request smuggling):

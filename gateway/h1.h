@@ -3,7 +3,7 @@
  *
  * For:       bytes to a checked head; bytes to body pieces. Strict: what could be read in two ways
  *            is refused, never repaired (RFC 9112; the list stands in h1.c).
- * Called by: conn.c (requests), replica.c (answers).
+ * Called by: conn.c (requests), replica.c and scrape.c (answers).
  * Knows not: sockets, exchanges, what a field means to us beyond framing. */
 #ifndef GATEWAY_H1_H
 #define GATEWAY_H1_H

@@ -2,7 +2,7 @@
 /* gateway/translate.c: see translate.h.
  *
  * For:       finding the translation of an endpoint; a translator is that and its state.
- * Called by: parcel.c, relay.c.
+ * Called by: parcel.c, rewrite.c.
  * Knows not: any API. */
 #include "gateway/translate.h"
 

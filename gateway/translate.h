@@ -10,7 +10,7 @@
  *               so where it stands, with its source).
  *            3. However an answer's events come, those that go out are a sequence that the API
  *               allows, and end as it demands.
- * Called by: parcel.c (the ask), relay.c (the answer).
+ * Called by: parcel.c (the ask), rewrite.c (the answer).
  * Knows not: sockets, SSE framing of what comes in, who pays. What goes out is SSE text. */
 #ifndef GATEWAY_TRANSLATE_H
 #define GATEWAY_TRANSLATE_H

@@ -2,7 +2,7 @@
 /* gateway/writer.c: see writer.h.
  *
  * For:       appending with one check at the end.
- * Called by: translate*.c, fault.c.
+ * Called by: translate*.c, fault.c; those that hand them one: parcel.c, relay.c, reply.c.
  * Knows not: what is written. */
 #include "gateway/writer.h"
 

@@ -2,7 +2,7 @@
 /* gateway/writer.h: JSON text written into a growing, bounded buffer; pure.
  *
  * For:       what is translated from one API into another, and error bodies of unknown size.
- * Called by: translate*.c, fault.c.
+ * Called by: translate*.c, fault.c; those that hand them one: parcel.c, relay.c, reply.c.
  * Knows not: what is written; it does not place commas.
  *
  * The first failure (no memory, or more than `most` bytes) sticks: later calls write nothing, and
