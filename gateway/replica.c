@@ -324,6 +324,14 @@ enum attempt_result attempt_result_of(int status)
     return status >= 500 ? ATTEMPT_FAILED : ATTEMPT_OK;
 }
 
+/* What came cannot be read: because of what the replica says or, which says nothing of it, because
+ * a bound or the memory of ours did not suffice. */
+static void end_unreadable(struct attempt *attempt, enum err err)
+{
+    const bool ours = err == ERR_NO_MEMORY || err == ERR_EVENT_TOO_LARGE;
+    attempt_end(attempt, ours ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+}
+
 /* The body is whole: ends the attempt as its status says. */
 static void end_whole(struct attempt *attempt, size_t bytes_behind)
 {
@@ -355,8 +363,7 @@ static void read_body(struct attempt *attempt, struct span bytes)
             const enum err err = relay_piece(attempt, piece, hint);
             if (err == OK)
                 continue;
-            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL,
-                        err);
+            end_unreadable(attempt, err);
             return;
         }
         case H1_PIECE_MORE:
@@ -385,8 +392,7 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
         }
         const enum err err = read_head(attempt, &bytes);
         if (err != OK) {
-            attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL,
-                        err);
+            end_unreadable(attempt, err);
             return;
         }
         if (attempt->state != ATTEMPT_BODY) {
@@ -443,7 +449,7 @@ static bool catch_up(struct attempt *attempt)
         return true;
     const enum err err = relay_catch_up(attempt);
     if (err != OK) {
-        attempt_end(attempt, err == ERR_NO_MEMORY ? ATTEMPT_CLIENT_GONE : ATTEMPT_PROTOCOL, err);
+        end_unreadable(attempt, err);
         return false;
     }
     relay_flush(attempt);
@@ -510,9 +516,8 @@ static void send_request(struct attempt *attempt)
     set_attempt_deadline(attempt); /* each piece that the replica takes is progress */
     if (parcel->to_send)
         return;
-    if (attempt->exchange->step >= STEP_relay)
-        body_free(
-            &attempt->exchange->body); /* the answer began before the request was sent whole */
+    if (attempt->exchange->step >= STEP_relay) /* the answer began before all was sent */
+        body_free(&attempt->exchange->body);
     attempt->sent_ns = attempt->worker->now_ns;
     if (attempt->state == ATTEMPT_SENDING)
         attempt->state = ATTEMPT_WAITING;

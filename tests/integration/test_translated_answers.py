@@ -237,3 +237,11 @@ class TranslatedAnswers(GatewayTest):
         self.assertIn("translated", row["flags"])
         self.assertGreater(row["output"], 0)
         self.assertLess(row["output"], 40)
+
+    def test_what_is_beyond_a_bound_of_ours_does_not_count_against_the_server(self):
+        for _ in range(4):
+            body = self.messages("old", "[[fake tokens=2 big=200000]]", stream=True)
+            self.ask(self.h1(), body, path="/v1/messages")
+        models = self.gateway.admin("/replicas").json()["models"]
+        replica = next(entry["replicas"][0] for entry in models if entry["model"] == "old")
+        self.assertEqual((replica["health"], replica["strikes"]), ("in", 0))
