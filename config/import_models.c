@@ -306,16 +306,15 @@ static struct import_model *model_for(struct import_plan *plan, const struct dep
     return add_model(plan, deployment, deployment->name);
 }
 
+/* In the order of enum import_price. */
+#define PRICE_KEYS                                                                                 \
+    "input_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost",      \
+        "output_cost_per_token", "output_cost_per_reasoning_token"
+
 static void read_prices(struct import_plan *plan, const struct deployment *deployment,
                         struct import_model *model)
 {
-    static const char *const keys[IMPORT_PRICES] = {
-        [PRICE_INPUT] = "input_cost_per_token",
-        [PRICE_CACHED] = "cache_read_input_token_cost",
-        [PRICE_WRITE] = "cache_creation_input_token_cost",
-        [PRICE_OUTPUT] = "output_cost_per_token",
-        [PRICE_REASONING] = "output_cost_per_reasoning_token",
-    };
+    static const char *const keys[IMPORT_PRICES] = {PRICE_KEYS};
     const bool first = model->price_line == 0;
 
     for (int i = 0; i < IMPORT_PRICES; i++) {
@@ -432,21 +431,10 @@ static void list_rest_of_deployment(struct import_plan *plan, const struct node 
                                             "api_key",
                                             "max_parallel_requests",
                                             "litellm_credential_name",
-                                            "input_cost_per_token",
-                                            "output_cost_per_token",
-                                            "cache_read_input_token_cost",
-                                            "cache_creation_input_token_cost",
-                                            "output_cost_per_reasoning_token",
+                                            PRICE_KEYS,
                                             NULL};
-    static const char *const of_info[] = {"mode",
-                                          "max_input_tokens",
-                                          "max_output_tokens",
-                                          "input_cost_per_token",
-                                          "output_cost_per_token",
-                                          "cache_read_input_token_cost",
-                                          "cache_creation_input_token_cost",
-                                          "output_cost_per_reasoning_token",
-                                          NULL};
+    static const char *const of_info[] = {"mode", "max_input_tokens", "max_output_tokens",
+                                          PRICE_KEYS, NULL};
 
     import_list_rest(plan, entry, deployment->key, of_entry);
     import_list_rest(plan, deployment->params.node, deployment->params.key, of_params);
