@@ -150,7 +150,7 @@ struct config_key {
     const struct config_tenant *tenant;
 };
 
-/* Body fields refused unless the tenant has them in allow (DESIGN section 5), as bits. */
+/* Body fields refused unless the tenant has them in allow, as bits. */
 enum refused_field {
     REFUSED_PRIORITY = 1u << 0,
     REFUSED_KV_TRANSFER_PARAMS = 1u << 1,

@@ -471,7 +471,7 @@ static bool may_retry(struct exchange *x, const struct attempt *attempt)
     return router_retry_begin(x->config);
 }
 
-/* Is this way of failing one that another replica may mend (DESIGN section 8.6)? */
+/* Is this way of failing one that another replica may mend? */
 static bool is_worth_retrying(struct exchange *x, const struct attempt *attempt)
 {
     if (attempt->whole || (attempt->head_ready && attempt->status != 200))
@@ -653,8 +653,8 @@ static bool counts_whole(const struct exchange *x)
     return !several || summed || kind_row(x->model->kind)->whole;
 }
 
-/* The tokens to charge, and where they come from (DESIGN section 1.2: what was delivered; a plain
- * answer that the replica has finished counts whole once a byte of it has gone out). */
+/* The tokens to charge, and where they come from: what was delivered; a plain answer that the
+ * replica has finished counts whole once a byte of it has gone out. */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
     const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,

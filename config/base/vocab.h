@@ -85,7 +85,7 @@ enum outcome {
     OUTCOME_COUNT
 };
 
-/* How one attempt on a replica ended; what health and retries judge by (DESIGN sections 8.6, 9). */
+/* How one attempt on a replica ended; what health and retries judge by. */
 enum attempt_result {
     ATTEMPT_OK,            /* a whole answer, 2xx or a 4xx that is the client's own */
     ATTEMPT_CLIENT_GONE,   /* we closed it: says nothing of the replica */
