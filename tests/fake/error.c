@@ -81,12 +81,9 @@ static void add_member(struct buffer *out, const char *opening, const char *valu
     buffer_add_string(out, value);
 }
 
-/* `"message":M,"type":T,"param":P,"code":C`, numeric code. */
-static void add_vllm(struct buffer *out, int status, struct text message, struct text param)
+/* From behind the type's text to where the code stands. */
+static void open_code(struct buffer *out, struct text param)
 {
-    buffer_add_literal(out, "\"message\":\"");
-    buffer_add_text(out, message);
-    add_member(out, "\",\"type\":\"", statuses[status_row(status)].vllm);
     if (param.bytes > 0) {
         buffer_add_literal(out, "\",\"param\":\"");
         buffer_add_text(out, param);
@@ -94,6 +91,15 @@ static void add_vllm(struct buffer *out, int status, struct text message, struct
     } else {
         buffer_add_literal(out, "\",\"param\":null,\"code\":");
     }
+}
+
+/* `"message":M,"type":T,"param":P,"code":C`, numeric code. */
+static void add_vllm(struct buffer *out, int status, struct text message, struct text param)
+{
+    buffer_add_literal(out, "\"message\":\"");
+    buffer_add_text(out, message);
+    add_member(out, "\",\"type\":\"", statuses[status_row(status)].vllm);
+    open_code(out, param);
     buffer_add_number(out, (uint64_t)status);
 }
 
@@ -104,13 +110,7 @@ static void add_openai(struct buffer *out, int status, struct text message, stru
     buffer_add_literal(out, "\"message\":\"");
     buffer_add_text(out, message);
     add_member(out, "\",\"type\":\"", statuses[row].openai);
-    if (param.bytes > 0) {
-        buffer_add_literal(out, "\",\"param\":\"");
-        buffer_add_text(out, param);
-        buffer_add_literal(out, "\",\"code\":");
-    } else {
-        buffer_add_literal(out, "\",\"param\":null,\"code\":");
-    }
+    open_code(out, param);
     if (statuses[row].code == NULL) {
         buffer_add_literal(out, "null");
         return;

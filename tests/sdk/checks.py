@@ -4,7 +4,7 @@
 For:       a client's script registers checks (`@check(endpoint, form, feature)`) and ends in
            `main()`, which reads the target from its argument, runs the checks in order and prints
            one JSON line for each.
-Used by:   openai_python.py, anthropic_python.py, langchain_python.py, litellm_python.py,
+Used by:   openai_python.py, anthropic_python.py, langchain_*_python.py, litellm_python.py,
            openwebui.py, curl.py, h2load.py; checks.mjs is the same for Node.
 Knows not: any client, the gateway's configuration.
 """
