@@ -303,14 +303,14 @@ static void remove_file(const struct listener *listener)
 
 void listener_close_all(struct worker *worker, bool admin_too)
 {
-    struct listener **link = &worker->listeners;
-    while (*link) {
-        struct listener *listener = *link;
+    struct listener **place = &worker->listeners;
+    while (*place) {
+        struct listener *listener = *place;
         if (listener->admin && !admin_too) {
-            link = &listener->next;
+            place = &listener->next;
             continue;
         }
-        *link = listener->next;
+        *place = listener->next;
         server_unwake(worker, &listener->wake);
         remove_file(listener);
         io_close(&listener->io, false);

@@ -16,8 +16,8 @@ static bool wants_no_thinking(struct span body)
     struct span object;
     if (!value_read(body, SCAN_DEPTH_MAX, &object))
         return false;
-    value_find(object, root, 1);
-    value_find(root[0].value, thinking, 1);
+    value_find_these(object, root);
+    value_find_these(root[0].value, thinking);
     return value_says(thinking[0].value, SPAN("omitted"));
 }
 

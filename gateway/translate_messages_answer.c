@@ -29,8 +29,8 @@ void messages_take_usage(struct ending *ending, struct span usage)
     struct member details[] = {{.name = SPAN("cached_tokens")},
                                {.name = SPAN("created_cache_tokens")},
                                {.name = SPAN("cache_write_tokens")}};
-    value_find(usage, members, 3);
-    value_find(members[2].value, details, 3);
+    value_find_these(usage, members);
+    value_find_these(members[2].value, details);
     take_count(members[0].value, &ending->prompt);
     take_count(members[1].value, &ending->output);
     take_count(details[0].value, &ending->cached);
@@ -82,7 +82,7 @@ bool messages_take_finish(struct ending *ending, struct span choice)
     struct member members[] = {{.name = SPAN("finish_reason")},
                                {.name = SPAN("stop_reason")},
                                {.name = SPAN("matched_stop")}};
-    value_find(choice, members, 3);
+    value_find_these(choice, members);
     if (!value_is(members[0].value, '"'))
         return true;
     ending->finish = SPAN("stop");
@@ -233,8 +233,8 @@ static enum err write_call(struct content *content, struct span call)
 {
     struct member members[] = {{.name = SPAN("id")}, {.name = SPAN("function")}};
     struct member function[] = {{.name = SPAN("name")}, {.name = SPAN("arguments")}};
-    value_find(call, members, 2);
-    value_find(members[1].value, function, 2);
+    value_find_these(call, members);
+    value_find_these(members[1].value, function);
     begin_block(content);
     writer_literal(content->out, "{\"type\":\"tool_use\",\"id\":");
     messages_write_call_id(content->answering,
@@ -260,7 +260,7 @@ static enum err write_content(struct content *content, struct span message)
     struct value_walk walk;
     struct span call;
     enum err err = OK;
-    value_find(message, members, 5);
+    value_find_these(message, members);
     write_thinking(content, messages_thinking(members[2].value, members[3].value));
     write_text(content, members[0].value);
     write_text(content, members[1].value);
@@ -283,13 +283,13 @@ enum err messages_whole(void *state, struct span json, struct writer *out)
     struct span first;
     if (!value_read(json, SCAN_DEPTH_MAX, &object))
         return ERR_REPLICA_PROTOCOL;
-    value_find(object, root, 2);
+    value_find_these(object, root);
     if (!value_is(root[0].value, '['))
         return ERR_REPLICA_PROTOCOL;
     value_walk_list(&walk, root[0].value);
     if (!value_next_element(&walk, &first))
         first = (struct span){NULL, 0};
-    value_find(first, choice, 1);
+    value_find_these(first, choice);
     messages_take_usage(&answering->ending, root[1].value);
     if (!messages_take_finish(&answering->ending, first))
         return ERR_NO_MEMORY;

@@ -60,7 +60,7 @@ static bool write_metadata(struct asking *asking, struct span value)
     struct member members[] = {{.name = SPAN("user_id")}};
     if (!value_is(value, '{'))
         return messages_refuse(asking, value, "metadata must be an object", "metadata");
-    value_find(value, members, 1);
+    value_find_these(value, members);
     if (members[0].value.data == NULL)
         return true;
     if (!value_is(members[0].value, '"'))
@@ -111,7 +111,7 @@ static bool write_tool(struct asking *asking, struct span tool)
         {.name = SPAN("strict")},        {.name = SPAN("defer_loading")},
         {.name = SPAN("cache_control")}, {.name = SPAN("eager_input_streaming")},
     };
-    const struct span odd = value_find(tool, members, TOOL_MEMBERS);
+    const struct span odd = value_find_these(tool, members);
     const struct span type = members[TOOL_TYPE].value;
     if (!value_is(tool, '{'))
         return messages_refuse(asking, tool, "a tool must be an object", "tools");
@@ -177,7 +177,7 @@ static bool write_tool_choice(struct asking *asking, struct span value)
     struct member members[] = {{.name = SPAN("type")},
                                {.name = SPAN("name")},
                                {.name = SPAN("disable_parallel_tool_use")}};
-    const struct span odd = value_find(value, members, 3);
+    const struct span odd = value_find_these(value, members);
     const struct span type = members[0].value;
     const struct span name = members[1].value;
     if (odd.data != NULL)
@@ -208,7 +208,7 @@ static bool write_tool_choice(struct asking *asking, struct span value)
 static bool write_format(struct asking *asking, struct span format)
 {
     struct member members[] = {{.name = SPAN("type")}, {.name = SPAN("schema")}};
-    const struct span odd = value_find(format, members, 2);
+    const struct span odd = value_find_these(format, members);
     if (odd.data != NULL || !value_says(members[0].value, SPAN("json_schema")) ||
         !value_is(members[1].value, '{'))
         return messages_refuse(asking, format,
@@ -247,7 +247,7 @@ static bool read_thinking(struct asking *asking, struct span thinking, struct sp
         {.name = SPAN("display")},
         {.name = SPAN("block_binding")},
     };
-    const struct span odd = value_find(thinking, members, 4);
+    const struct span odd = value_find_these(thinking, members);
     int64_t tokens;
     if (thinking.data == NULL)
         return true;
@@ -271,7 +271,7 @@ static bool read_thinking(struct asking *asking, struct span thinking, struct sp
 static bool write_output(struct asking *asking, struct span config, struct span thinking)
 {
     struct member members[] = {{.name = SPAN("effort")}, {.name = SPAN("format")}};
-    const struct span odd = value_find(config, members, 2);
+    const struct span odd = value_find_these(config, members);
     struct span effort = {NULL, 0};
     if (config.data != NULL && (!value_is(config, '{') || odd.data != NULL))
         return messages_refuse(asking, odd.data != NULL ? odd : config,
@@ -386,7 +386,7 @@ static bool write_members(struct asking *asking, struct span object)
     struct value_walk walk;
     struct span key;
     struct span value;
-    value_find(object, late, LATE_COUNT);
+    value_find_these(object, late);
     value_walk_object(&walk, object);
     while (value_next_member(&walk, &key, &value)) {
         bool is_late = false;

@@ -382,8 +382,8 @@ static enum err take_call(struct turn *turn, struct span piece)
         {.name = SPAN("index")}, {.name = SPAN("id")}, {.name = SPAN("function")}};
     struct member function[] = {{.name = SPAN("name")}, {.name = SPAN("arguments")}};
     struct call *call;
-    value_find(piece, members, 3);
-    value_find(members[2].value, function, 2);
+    value_find_these(piece, members);
+    value_find_these(members[2].value, function);
     const struct span id =
         value_has_text(members[1].value) ? value_inside(members[1].value) : (struct span){NULL, 0};
     enum err err = find_call(turn->stream, members[0].value, id, &call);
@@ -422,7 +422,7 @@ static enum err take_delta(struct turn *turn, struct span delta)
                                {.name = SPAN("reasoning_content")},
                                {.name = SPAN("reasoning")},
                                {.name = SPAN("tool_calls")}};
-    value_find(delta, members, 5);
+    value_find_these(delta, members);
     turn->answering->ending.refused |= value_has_text(members[1].value);
     enum err err =
         take_text(turn, BLOCK_THINKING, messages_thinking(members[2].value, members[3].value));
@@ -445,7 +445,7 @@ static enum err take_choices(struct turn *turn, struct span choices)
     struct span choice;
     value_walk_list(&walk, choices);
     while (value_next_element(&walk, &choice)) {
-        value_find(choice, members, 2);
+        value_find_these(choice, members);
         if (members[0].value.data != NULL && !span_equal(members[0].value, SPAN("0")))
             continue;
         if (!messages_take_finish(&turn->answering->ending, choice))
@@ -492,7 +492,7 @@ enum err messages_event(void *state, struct span json, struct writer *out)
         return OK;
     if (!value_read(json, SCAN_DEPTH_MAX, &object) || !value_is(object, '{'))
         return ERR_REPLICA_PROTOCOL;
-    value_find(object, root, 4);
+    value_find_these(object, root);
     if (root[2].value.data != NULL || value_says(root[3].value, SPAN("error"))) {
         pass_error(&turn, json);
         return out->err;

@@ -113,7 +113,7 @@ static bool has_citations(struct span citations)
     struct value_walk walk;
     struct span element;
     value_walk_list(&walk, citations);
-    value_find(citations, members, 1);
+    value_find_these(citations, members);
     return value_next_element(&walk, &element) || value_is(members[0].value, 't');
 }
 
@@ -121,7 +121,7 @@ static bool has_citations(struct span citations)
 static bool is_called_directly(struct span caller)
 {
     struct member members[] = {{.name = SPAN("type")}};
-    value_find(caller, members, 1);
+    value_find_these(caller, members);
     return caller.data == NULL || value_says(members[0].value, SPAN("direct"));
 }
 
@@ -485,7 +485,7 @@ static bool calls_tools(struct span content)
     struct member type[] = {{.name = SPAN("type")}};
     value_walk_list(&walk, content);
     while (value_next_element(&walk, &value)) {
-        value_find(value, type, 1);
+        value_find_these(value, type);
         if (value_says(type[0].value, block_rows[BLOCK_TOOL_USE].name))
             return true;
     }
@@ -534,7 +534,7 @@ static bool write_plain(struct asking *asking, struct span role, struct span con
 static bool write_turn(struct asking *asking, struct span message, bool *out_assistant)
 {
     struct member members[] = {{.name = SPAN("role")}, {.name = SPAN("content")}};
-    const struct span odd = value_find(message, members, 2);
+    const struct span odd = value_find_these(message, members);
     const struct span role = members[0].value;
     const struct span content = members[1].value;
     const bool user = value_says(role, SPAN("user"));

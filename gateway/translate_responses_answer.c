@@ -132,8 +132,8 @@ static void read_call_value(struct answering *answering, struct span value)
 
     if (!value_is(value, '{'))
         return;
-    value_find(value, fields, 3);
-    value_find(fields[2].value, function, 2);
+    value_find_these(value, fields);
+    value_find_these(fields[2].value, function);
     if (!span_to_int64(fields[0].value, &call.index))
         call.index = -1;
     call.id = value_inside(fields[1].value);
@@ -181,7 +181,7 @@ static void read_delta(struct answering *answering, struct span delta, struct sp
                               {SPAN("refusal"), {NULL, 0}},
                               {SPAN("tool_calls"), {NULL, 0}}};
 
-    value_find(delta, fields, 5);
+    value_find_these(delta, fields);
 
     /* vLLM's newer name; the older one, which SGLang and llama.cpp have, may bear the same text. */
     struct span thought = value_inside(fields[0].value);
@@ -237,7 +237,7 @@ static void read_choice(struct answering *answering, struct span choice)
                               {SPAN("logprobs"), {NULL, 0}}};
     int64_t index = 0;
 
-    value_find(choice, fields, 5);
+    value_find_these(choice, fields);
     if (!value_is(choice, '{') || (span_to_int64(fields[0].value, &index) && index != 0))
         return;
     read_delta(answering, answering->streams ? fields[1].value : fields[2].value,
@@ -270,8 +270,8 @@ static void read_usage(struct answering *answering, struct span usage)
 
     if (!value_is(usage, '{'))
         return;
-    value_find(usage, fields, 6);
-    value_find(fields[3].value, input, 3);
+    value_find_these(usage, fields);
+    value_find_these(fields[3].value, input);
     value_find(fields[4].value, &reasoning, 1);
     answering->has_counts = true;
     answering->counts = (struct counts){
@@ -339,7 +339,7 @@ static enum err read_chat(struct answering *answering, struct span json)
 
     if (!value_read(json, SCAN_DEPTH_MAX, &whole) || !value_is(whole, '{'))
         return ERR_REPLICA_PROTOCOL;
-    value_find(whole, fields, CHAT_FIELD_COUNT);
+    value_find_these(whole, fields);
     read_tier(answering, fields[SERVICE_TIER].value);
     answering_begin(answering);
     read_usage(answering, fields[USAGE].value);

@@ -261,7 +261,7 @@ static bool put_tools(struct asking *asking, struct span tools, bool *out_some)
         return responses_refuse(asking, tools, "tools must be a list", "tools");
     value_walk_list(&walk, tools);
     while (value_next_element(&walk, &tool)) {
-        value_find(tool, fields, 2);
+        value_find_these(tool, fields);
         if (!value_says(fields[0].value, SPAN("function")))
             return refuse_tool(asking, tool, fields[0].value);
         if (!value_is(fields[1].value, '"'))
@@ -291,7 +291,7 @@ static bool put_tool_choice(struct asking *asking, struct span choice, bool tool
             put_member(asking, SPAN("tool_choice"), choice);
         return true;
     }
-    value_find(choice, fields, 2);
+    value_find_these(choice, fields);
     if (!value_says(fields[0].value, SPAN("function")) || !value_is(fields[1].value, '"'))
         return responses_refuse(
             asking, choice,
@@ -438,7 +438,7 @@ enum err responses_ask(struct span body, uint32_t json_depth, struct writer *out
     if (err != OK)
         return err;
     memcpy(fields, translated, sizeof fields);
-    value_find(whole, fields, TRANSLATED_COUNT);
+    value_find_these(whole, fields);
     writer_literal(out, "{");
     if (!pass_members(&asking, whole) || !put_members(&asking, fields) ||
         !responses_write_messages(&asking, fields[INSTRUCTIONS].value, fields[INPUT].value))

@@ -58,7 +58,7 @@ void responses_write_echo(struct writer *echo, const struct translator_facts *fa
 
     for (size_t i = 0; i < REPEATED_COUNT; i++)
         fields[i].name = repeated[i].name;
-    value_find(facts->body, fields, REPEATED_COUNT);
+    value_find_these(facts->body, fields);
     for (size_t i = 0; i < REPEATED_COUNT; i++) {
         const bool says =
             has_type(fields[i].value, repeated[i].types) && fields[i].value.size <= left;

@@ -133,7 +133,7 @@ static bool put_part(struct asking *asking, struct span value, enum speaker spea
 {
     struct member fields[] = PART_FIELDS;
 
-    value_find(value, fields, sizeof fields / sizeof fields[0]);
+    value_find_these(value, fields);
 
     const struct part *part = part_of(fields[PART_TYPE].value);
 
@@ -158,7 +158,7 @@ static struct span only_text(struct span list)
     value_walk_list(&walk, list);
     if (!value_next_element(&walk, &first) || value_next_element(&walk, &second))
         return (struct span){NULL, 0};
-    value_find(first, fields, sizeof fields / sizeof fields[0]);
+    value_find_these(first, fields);
 
     const struct part *part = part_of(fields[PART_TYPE].value);
     const bool text = part != NULL && part->write == put_text;
@@ -234,7 +234,7 @@ static bool put_message(struct asking *asking, struct span item)
 {
     struct member fields[] = {{SPAN("role"), {NULL, 0}}, {SPAN("content"), {NULL, 0}}};
 
-    value_find(item, fields, 2);
+    value_find_these(item, fields);
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (!value_says(fields[0].value, roles[i].role))
             continue;
@@ -263,7 +263,7 @@ static bool put_call(struct asking *asking, struct span item)
                               {SPAN("arguments"), {NULL, 0}},
                               {SPAN("namespace"), {NULL, 0}}};
 
-    value_find(item, fields, 4);
+    value_find_these(item, fields);
     if (!value_is(fields[0].value, '"') || !value_is(fields[1].value, '"') ||
         !value_is(fields[2].value, '"') || fields[3].value.size > 0)
         return responses_refuse(
@@ -292,7 +292,7 @@ static bool put_output(struct asking *asking, struct span item)
 {
     struct member fields[] = {{SPAN("call_id"), {NULL, 0}}, {SPAN("output"), {NULL, 0}}};
 
-    value_find(item, fields, 2);
+    value_find_these(item, fields);
     if (!value_is(fields[0].value, '"'))
         return responses_refuse(asking, item, "a function_call_output needs call_id", PARAM);
     begin_message(asking);
@@ -362,7 +362,7 @@ static bool put_item(struct asking *asking, struct span item)
 {
     struct member fields[] = {{SPAN("type"), {NULL, 0}}, {SPAN("role"), {NULL, 0}}};
 
-    value_find(item, fields, 2);
+    value_find_these(item, fields);
     if (!value_is(item, '{'))
         return responses_refuse(asking, item, "an input item must be an object", PARAM);
     if (fields[0].value.size == 0 && fields[1].value.size > 0)

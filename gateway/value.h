@@ -69,6 +69,10 @@ struct member {
  * {NULL, 0}: there is none. At most 64. */
 struct span value_find(struct span object, struct member *members, size_t count);
 
+/* The same for all members of an array. */
+#define value_find_these(object, members)                                                          \
+    value_find((object), (members), sizeof(members) / sizeof((members)[0]))
+
 /* A walk over an object or a list; over anything else it ends at once. */
 struct value_walk {
     struct scan scan;
