@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define WHOLE_MAX 9e15 /* a double tells whole numbers apart up to 2^53 */
+
 enum together { SUM, LARGEST };
 
 /* One name of a quantity; scale: what its numbers are multiplied with. */
@@ -249,7 +251,7 @@ void exposition_feed(struct exposition *exposition, struct span piece)
 /* A number of the page as a whole one; -1: not said, or too large to be true. */
 static int64_t whole(double number)
 {
-    return isnan(number) || number > 9e15 ? -1 : (int64_t)(number + 0.5);
+    return isnan(number) || number > WHOLE_MAX ? -1 : (int64_t)(number + 0.5);
 }
 
 bool exposition_end(struct exposition *exposition, struct load *out_load)

@@ -2,7 +2,7 @@
 /* gateway/multipart.c: see multipart.h.
  *
  * For:       the parts of a form.
- * Called by: ask_form.c.
+ * Called by: ask_form.c, parcel.c.
  * Knows not: which fields there are. */
 #include "gateway/multipart.h"
 
@@ -135,7 +135,8 @@ static char *put(char *at, struct span text)
     return at + text.size;
 }
 
-bool multipart_write_type(struct span content_type, char *room, struct span *out_field)
+bool multipart_write_type(struct span content_type, char room[MULTIPART_TYPE_BYTES],
+                          struct span *out_field)
 {
     struct span boundary, rest;
     char *at = room;

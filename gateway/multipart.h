@@ -3,7 +3,7 @@
  *
  * For:       multipart/form-data (RFC 7578, framed as RFC 2046 section 5.1 says), read so strictly
  *            that every server must find the same parts.
- * Called by: ask_form.c.
+ * Called by: ask_form.c; parcel.c for the field that goes with a form.
  * Knows not: which fields there are.
  *
  * What RFC 2046 allows and no client sends is refused, because servers read it differently: text
@@ -43,9 +43,9 @@ struct multipart {
 
 /* A content-type field with the boundary of this one and nothing else, as every server reads it: of
  * parameters that say boundary in other ways (boundary*, quoted in another's value) a server might
- * make another form. room:
- * MULTIPART_TYPE_BYTES bytes. false: as multipart_init(). */
-MUST_CHECK bool multipart_write_type(struct span content_type, char *room, struct span *out_field);
+ * make another form. The field lies in room. false: as multipart_init(). */
+MUST_CHECK bool multipart_write_type(struct span content_type, char room[MULTIPART_TYPE_BYTES],
+                                     struct span *out_field);
 
 /* Begins with the boundary that a content-type field names. false: it is no multipart/form-data, or
  * its boundary is missing, stands twice or is none. */
