@@ -11,152 +11,189 @@ struct member {
     enum meaning meaning;
 };
 
+/* The members of each object as lists, so that the sizes of their keys can be told from them, too:
+ * most keys of an answer mean nothing, and most of these have a size that no known one has. */
+/* clang-format off */
+
 /* object says "error" in the flat errors of older vLLM and SGLang. */
-static const struct member root_members[] = {
-    {SPAN("choices"), CHOICES}, {SPAN("usage"), USAGE},       {SPAN("error"), ERROR},
-    {SPAN("data"), DATA},       {SPAN("object"), EVENT_TYPE},
-};
+#define ROOT_MEMBERS(M)                                                                            \
+    M("choices", CHOICES)                                                                          \
+    M("usage", USAGE)                                                                              \
+    M("error", ERROR)                                                                              \
+    M("data", DATA)                                                                                \
+    M("object", EVENT_TYPE)
 
-static const struct member usage_members[] = {
-    {SPAN("prompt_tokens"), PROMPT_TOKENS},
-    {SPAN("completion_tokens"), COMPLETION_TOKENS},
-    {SPAN("total_tokens"), TOTAL_TOKENS},
-    {SPAN("prompt_tokens_details"), PROMPT_DETAILS},
-    {SPAN("completion_tokens_details"), COMPLETION_DETAILS},
-    {SPAN("reasoning_tokens"), REASONING_TOKENS}, /* SGLang */
-    {SPAN("input_tokens"), PROMPT_TOKENS},        /* responses and transcriptions */
-    {SPAN("output_tokens"), COMPLETION_TOKENS},
-    {SPAN("input_tokens_details"), PROMPT_DETAILS},
-    {SPAN("output_tokens_details"), COMPLETION_DETAILS},
-};
+#define USAGE_MEMBERS(M)                                                                           \
+    M("prompt_tokens", PROMPT_TOKENS)                                                              \
+    M("completion_tokens", COMPLETION_TOKENS)                                                      \
+    M("total_tokens", TOTAL_TOKENS)                                                                \
+    M("prompt_tokens_details", PROMPT_DETAILS)                                                     \
+    M("completion_tokens_details", COMPLETION_DETAILS)                                             \
+    M("reasoning_tokens", REASONING_TOKENS) /* SGLang */                                           \
+    M("input_tokens", PROMPT_TOKENS) /* responses and transcriptions */                            \
+    M("output_tokens", COMPLETION_TOKENS)                                                          \
+    M("input_tokens_details", PROMPT_DETAILS)                                                      \
+    M("output_tokens_details", COMPLETION_DETAILS)
 
-static const struct member prompt_members[] = {
-    {SPAN("cached_tokens"), CACHED_TOKENS},
-    {SPAN("created_cache_tokens"), CACHE_WRITE_TOKENS}, /* vLLM */
-    {SPAN("cache_write_tokens"), CACHE_WRITE_TOKENS},
-};
+#define PROMPT_MEMBERS(M)                                                                          \
+    M("cached_tokens", CACHED_TOKENS)                                                              \
+    M("created_cache_tokens", CACHE_WRITE_TOKENS) /* vLLM */                                       \
+    M("cache_write_tokens", CACHE_WRITE_TOKENS)
 
-static const struct member completion_members[] = {
-    {SPAN("reasoning_tokens"), REASONING_TOKENS},
-};
+#define COMPLETION_MEMBERS(M)                                                                      \
+    M("reasoning_tokens", REASONING_TOKENS)
 
-static const struct member choice_members[] = {
-    {SPAN("delta"), DELTA}, {SPAN("index"), INDEX},   {SPAN("finish_reason"), FINISH_REASON},
-    {SPAN("text"), TEXT},   {SPAN("message"), DELTA},
-};
+#define CHOICE_MEMBERS(M)                                                                          \
+    M("delta", DELTA)                                                                              \
+    M("index", INDEX)                                                                              \
+    M("finish_reason", FINISH_REASON)                                                              \
+    M("text", TEXT)                                                                                \
+    M("message", DELTA)
 
-static const struct member delta_members[] = {
-    {SPAN("content"), TEXT}, {SPAN("reasoning"), TEXT},        {SPAN("reasoning_content"), TEXT},
-    {SPAN("refusal"), TEXT}, {SPAN("tool_calls"), TOOL_CALLS}, {SPAN("function_call"), FUNCTION},
-};
+#define DELTA_MEMBERS(M)                                                                           \
+    M("content", TEXT)                                                                             \
+    M("reasoning", TEXT)                                                                           \
+    M("reasoning_content", TEXT)                                                                   \
+    M("refusal", TEXT)                                                                             \
+    M("tool_calls", TOOL_CALLS)                                                                    \
+    M("function_call", FUNCTION)
 
-static const struct member tool_call_members[] = {
-    {SPAN("function"), FUNCTION},
-};
+#define TOOL_CALL_MEMBERS(M)                                                                       \
+    M("function", FUNCTION)
 
-static const struct member function_members[] = {
-    {SPAN("arguments"), TEXT},
-};
+#define FUNCTION_MEMBERS(M)                                                                        \
+    M("arguments", TEXT)
 
 /* Deltas of every kind (text, reasoning, refusal, arguments) are named alike; the events that end
  * them repeat the text under other names. Of the whole answer in an event, which repeats it too,
  * the output is not read. */
-static const struct member responses_members[] = {
-    {SPAN("type"), EVENT_TYPE}, {SPAN("delta"), TEXT},    {SPAN("sequence_number"), SEQUENCE},
-    {SPAN("usage"), USAGE},     {SPAN("output"), OUTPUT}, {SPAN("response"), RESPONSE},
-    {SPAN("error"), ERROR},
-};
+#define RESPONSES_MEMBERS(M)                                                                       \
+    M("type", EVENT_TYPE)                                                                          \
+    M("delta", TEXT)                                                                               \
+    M("sequence_number", SEQUENCE)                                                                 \
+    M("usage", USAGE)                                                                              \
+    M("output", OUTPUT)                                                                            \
+    M("response", RESPONSE)                                                                        \
+    M("error", ERROR)
 
-static const struct member response_members[] = {
-    {SPAN("usage"), USAGE},
-    {SPAN("error"), ERROR},
-};
+#define RESPONSE_MEMBERS(M)                                                                        \
+    M("usage", USAGE)                                                                              \
+    M("error", ERROR)
 
-static const struct member output_item_members[] = {
-    {SPAN("content"), OUTPUT_PARTS},
-    {SPAN("summary"), OUTPUT_PARTS},
-    {SPAN("arguments"), TEXT},
-    {SPAN("input"), TEXT}, /* of a custom tool */
-};
+#define OUTPUT_ITEM_MEMBERS(M)                                                                     \
+    M("content", OUTPUT_PARTS)                                                                     \
+    M("summary", OUTPUT_PARTS)                                                                     \
+    M("arguments", TEXT)                                                                           \
+    M("input", TEXT) /* of a custom tool */
 
-static const struct member output_part_members[] = {
-    {SPAN("text"), TEXT},
-    {SPAN("refusal"), TEXT},
-};
+#define OUTPUT_PART_MEMBERS(M)                                                                     \
+    M("text", TEXT)                                                                                \
+    M("refusal", TEXT)
 
-static const struct member messages_members[] = {
-    {SPAN("type"), EVENT_TYPE},           {SPAN("delta"), BLOCK_DELTA},
-    {SPAN("usage"), MESSAGES_USAGE},      {SPAN("message"), MESSAGE},
-    {SPAN("content_block"), BLOCK_DELTA}, {SPAN("content"), BLOCKS},
-    {SPAN("stop_reason"), FINISH_REASON}, {SPAN("error"), ERROR},
-};
+#define MESSAGES_MEMBERS(M)                                                                        \
+    M("type", EVENT_TYPE)                                                                          \
+    M("delta", BLOCK_DELTA)                                                                        \
+    M("usage", MESSAGES_USAGE)                                                                     \
+    M("message", MESSAGE)                                                                          \
+    M("content_block", BLOCK_DELTA)                                                                \
+    M("content", BLOCKS)                                                                           \
+    M("stop_reason", FINISH_REASON)                                                                \
+    M("error", ERROR)
 
-static const struct member messages_usage_members[] = {
-    {SPAN("input_tokens"), PROMPT_TOKENS},
-    {SPAN("output_tokens"), COMPLETION_TOKENS},
-    {SPAN("cache_read_input_tokens"), CACHED_TOKENS},
-    {SPAN("cache_creation_input_tokens"), CACHE_WRITE_TOKENS},
-};
+#define MESSAGES_USAGE_MEMBERS(M)                                                                  \
+    M("input_tokens", PROMPT_TOKENS)                                                               \
+    M("output_tokens", COMPLETION_TOKENS)                                                          \
+    M("cache_read_input_tokens", CACHED_TOKENS)                                                    \
+    M("cache_creation_input_tokens", CACHE_WRITE_TOKENS)
 
-static const struct member message_members[] = {
-    {SPAN("usage"), MESSAGES_USAGE},
-};
+#define MESSAGE_MEMBERS(M)                                                                         \
+    M("usage", MESSAGES_USAGE)
 
-static const struct member block_members[] = {
-    {SPAN("text"), TEXT},
-    {SPAN("thinking"), TEXT},
-    {SPAN("input"), TOOL_INPUT},
-};
+#define BLOCK_MEMBERS(M)                                                                           \
+    M("text", TEXT)                                                                                \
+    M("thinking", TEXT)                                                                            \
+    M("input", TOOL_INPUT)
 
 /* Of a block's begin as well, whose input is empty: it comes as partial_json. */
-static const struct member block_delta_members[] = {
-    {SPAN("text"), TEXT},
-    {SPAN("thinking"), TEXT},
-    {SPAN("partial_json"), TEXT},
-    {SPAN("stop_reason"), FINISH_REASON},
-};
+#define BLOCK_DELTA_MEMBERS(M)                                                                     \
+    M("text", TEXT)                                                                                \
+    M("thinking", TEXT)                                                                            \
+    M("partial_json", TEXT)                                                                        \
+    M("stop_reason", FINISH_REASON)
 
+/* clang-format on */
+
+#define KEY_BYTES_MOST 31
+
+#define MEMBER(key, meaning)                                                                       \
+    {                                                                                              \
+        {(key), sizeof(key) - 1}, (meaning)                                                        \
+    },
+#define OR_SIZE(key, meaning) | UINT32_C(1) << (sizeof(key) - 1)
 #define MEMBERS(list)                                                                              \
     {                                                                                              \
-        list, sizeof(list) / sizeof((list)[0])                                                     \
+        (const struct member[]){list(MEMBER)},                                                     \
+            sizeof((const struct member[]){list(MEMBER)}) / sizeof(struct member), 0 list(OR_SIZE) \
     }
 
 static const struct {
     const struct member *members;
     size_t count;
+    uint32_t sizes; /* bits: some key is so long */
 } members_of[] = {
-    [ROOT] = MEMBERS(root_members),
-    [USAGE] = MEMBERS(usage_members),
-    [PROMPT_DETAILS] = MEMBERS(prompt_members),
-    [COMPLETION_DETAILS] = MEMBERS(completion_members),
-    [CHOICE] = MEMBERS(choice_members),
-    [DELTA] = MEMBERS(delta_members),
-    [TOOL_CALL] = MEMBERS(tool_call_members),
-    [FUNCTION] = MEMBERS(function_members),
-    [RESPONSES_ROOT] = MEMBERS(responses_members),
-    [RESPONSE] = MEMBERS(response_members),
-    [OUTPUT_ITEM] = MEMBERS(output_item_members),
-    [OUTPUT_PART] = MEMBERS(output_part_members),
-    [MESSAGES_ROOT] = MEMBERS(messages_members),
-    [MESSAGES_USAGE] = MEMBERS(messages_usage_members),
-    [MESSAGE] = MEMBERS(message_members),
-    [BLOCK] = MEMBERS(block_members),
-    [BLOCK_DELTA] = MEMBERS(block_delta_members),
-    [TOOL_INPUT] = {block_members, 0}, /* none */
+    [ROOT] = MEMBERS(ROOT_MEMBERS),
+    [USAGE] = MEMBERS(USAGE_MEMBERS),
+    [PROMPT_DETAILS] = MEMBERS(PROMPT_MEMBERS),
+    [COMPLETION_DETAILS] = MEMBERS(COMPLETION_MEMBERS),
+    [CHOICE] = MEMBERS(CHOICE_MEMBERS),
+    [DELTA] = MEMBERS(DELTA_MEMBERS),
+    [TOOL_CALL] = MEMBERS(TOOL_CALL_MEMBERS),
+    [FUNCTION] = MEMBERS(FUNCTION_MEMBERS),
+    [RESPONSES_ROOT] = MEMBERS(RESPONSES_MEMBERS),
+    [RESPONSE] = MEMBERS(RESPONSE_MEMBERS),
+    [OUTPUT_ITEM] = MEMBERS(OUTPUT_ITEM_MEMBERS),
+    [OUTPUT_PART] = MEMBERS(OUTPUT_PART_MEMBERS),
+    [MESSAGES_ROOT] = MEMBERS(MESSAGES_MEMBERS),
+    [MESSAGES_USAGE] = MEMBERS(MESSAGES_USAGE_MEMBERS),
+    [MESSAGE] = MEMBERS(MESSAGE_MEMBERS),
+    [BLOCK] = MEMBERS(BLOCK_MEMBERS),
+    [BLOCK_DELTA] = MEMBERS(BLOCK_DELTA_MEMBERS),
+    [TOOL_INPUT] = {NULL, 0, 0},
 };
+
+/* Are these alike? Without a call: keys are short. size > 0. */
+static inline bool is_same(const char *a, const char *b, size_t size)
+{
+    uint64_t from_a, from_b, to_a, to_b;
+
+    if (size < sizeof(from_a)) {
+        while (--size > 0)
+            if (a[size] != b[size])
+                return false;
+        return a[0] == b[0];
+    }
+    for (size_t at = 0; at + sizeof(from_a) < size; at += sizeof(from_a)) {
+        memcpy(&from_a, a + at, sizeof(from_a));
+        memcpy(&from_b, b + at, sizeof(from_b));
+        if (from_a != from_b)
+            return false;
+    }
+    memcpy(&to_a, a + size - sizeof(to_a), sizeof(to_a));
+    memcpy(&to_b, b + size - sizeof(to_b), sizeof(to_b));
+    return to_a == to_b;
+}
 
 enum meaning meaning_of(enum meaning place, struct span key)
 {
-    if (place == NOTHING)
+    if (place == NOTHING || key.size > KEY_BYTES_MOST ||
+        (members_of[place].sizes >> key.size & 1u) == 0)
         return NOTHING;
 
     const struct member *member = members_of[place].members;
     const struct member *last = member + members_of[place].count;
 
     for (; member < last; member++)
-        if (member->key.size == key.size && member->key.data[0] == key.data[0] &&
-            member->key.data[key.size - 1] == key.data[key.size - 1] &&
-            memcmp(member->key.data, key.data, key.size) == 0)
+        if (member->key.size == key.size && is_same(member->key.data, key.data, key.size))
             return member->meaning;
     return NOTHING;
 }
