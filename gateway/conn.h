@@ -2,7 +2,7 @@
 /* gateway/conn.h: one client socket: h1 or h2 by ALPN or by the first bytes.
  *
  * For:       bytes in to exchanges, answers to bytes out.
- * Called by: server.c (accept), exchange.c (an answer is ready); h2.c shares the struct.
+ * Called by: listener.c (accept), exchange.c (an answer is ready); h2.c shares the struct.
  * Knows not: keys, models, replicas.
  * Thread:    one worker. */
 #ifndef GATEWAY_CONN_H

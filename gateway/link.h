@@ -11,11 +11,10 @@
  *            3. Nothing is borrowed after link_dial().
  * Example:   link = link_dial(worker, replica, config, &mine->wake, false);
  *            … and whenever the wake runs:
- *            switch (link_open(link)) {
- *            case LINK_OPENING: return;                     (rung again; the deadline is the
- * user's) case LINK_READY:   …io_send(&link->io, …), io_recv(&link->io, …); break; case
- * LINK_FAILED:  say(link->problem); link_close(link); break;
- *            }
+ *            enum link_state state = link_open(link);
+ *            if (state == LINK_OPENING)     return, to be rung again: the deadline is the user's
+ *            if (state == LINK_FAILED)      say(link->problem), link_close(link)
+ *            if (state == LINK_READY)       … io_send(&link->io, …), io_recv(&link->io, …)
  *            at the end: link_keep(link, config) when the answer was whole, else link_close(link).
  *
  * Moves of a link: opening → ready → kept → ready …, or failed from opening; closed from any. */

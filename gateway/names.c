@@ -24,9 +24,8 @@
 #define NAMES_MAX 256u
 #define KNOWN_NS (5 * NS_PER_S)
 #define FAILED_NS (1 * NS_PER_S)
-#define STALE_NS                                                                                   \
-    (60 * NS_PER_S)            /* since it was last confirmed: still used while asked for anew     \
-                                */
+/* Since it was last confirmed: still used while it is asked for anew. */
+#define STALE_NS (60 * NS_PER_S)
 #define PATIENCE_SECONDS "0.4" /* with a question by UDP: connecting has a second in all */
 #define QUESTIONS "3"
 #define AAAA_LATE_SECONDS "0.3" /* how long an answer waits for that of the other family */

@@ -303,10 +303,10 @@ static void take_bytes(struct visit *visit, struct span bytes)
     }
 }
 
-/* The replica has closed the connection. */
-static void lost(struct visit *visit)
+/* The replica has closed the connection: only a proper end ends a page that has no other. */
+static void lost(struct visit *visit, enum io_result how)
 {
-    if (visit->state == VISIT_BODY && visit->body.framing == H1_UNTIL_CLOSE) {
+    if (how == IO_END && visit->state == VISIT_BODY && visit->body.framing == H1_UNTIL_CLOSE) {
         end_question(visit, is_good(visit), visit->status == 0);
     } else if (visit->link->reused && visit->link->in.size == 0 && visit->state != VISIT_BODY) {
         leave_link(visit, false); /* kept too long: once more on a new one */
@@ -321,7 +321,9 @@ static void hear(struct visit *visit)
     for (int i = 0; i < READS_PER_TURN && visit->link && visit->link->io.readable; i++) {
         struct worker *worker = visit->scrape->worker;
         size_t size;
-        switch (io_recv(&visit->link->io, worker->scratch, WORKER_SCRATCH_BYTES, &size)) {
+        const enum io_result result =
+            io_recv(&visit->link->io, worker->scratch, WORKER_SCRATCH_BYTES, &size);
+        switch (result) {
         case IO_DONE:
             take_bytes(visit, (struct span){worker->scratch, size});
             break;
@@ -329,7 +331,7 @@ static void hear(struct visit *visit)
             return;
         case IO_END:
         case IO_FAILED:
-            lost(visit);
+            lost(visit, result);
             return;
         }
     }

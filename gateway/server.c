@@ -7,10 +7,7 @@
  * Knows not: protocols, steps. */
 #include "gateway/server.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <malloc.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +15,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
