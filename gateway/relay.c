@@ -11,6 +11,7 @@
 
 #include "config/base/metrics.h"
 #include "gateway/fault.h"
+#include "gateway/replica.h"
 #include "gateway/reply.h"
 #include "gateway/unzip.h"
 
@@ -70,20 +71,21 @@ static enum tap_shape shape_of(const struct attempt *attempt)
 
 enum err relay_begin(struct attempt *attempt)
 {
-    attempt->events = attempt->status == 200 && is_event_stream(attempt);
-    tap_init(&attempt->tap, shape_of(attempt));
-    tally_init(&attempt->tally);
-    attempt->tally.whole_body = !attempt->events;
-    attempt->tally.per_choice = !kind_row(attempt->model->kind)->whole;
+    struct relay *relay = &attempt->relay;
+    relay->events = attempt->status == 200 && is_event_stream(attempt);
+    tap_init(&relay->tap, shape_of(attempt));
+    tally_init(&relay->tally);
+    relay->tally.whole_body = !relay->events;
+    relay->tally.per_choice = !kind_row(attempt->model->kind)->whole;
     const enum err err = rewrite_begin(attempt);
     if (err != OK)
         return err;
     if (unzip_knows(attempt->content_encoding)) {
-        attempt->unzip = unzip_new(UNZIPPED_CEILING_BYTES);
-        if (attempt->unzip == NULL)
+        relay->unzip = unzip_new(UNZIPPED_CEILING_BYTES);
+        if (relay->unzip == NULL)
             return ERR_NO_MEMORY;
-        attempt->decode = attempt->events || attempt->rewrite != REWRITE_NOTHING ||
-                          !client_takes(attempt->exchange, attempt->content_encoding);
+        relay->decode = relay->events || relay->rewrite != REWRITE_NOTHING ||
+                        !client_takes(attempt->exchange, attempt->content_encoding);
     }
     return OK;
 }
@@ -91,59 +93,59 @@ enum err relay_begin(struct attempt *attempt)
 /* ---- chunks ---- */
 
 /* Room for bytes more in the chunk that this read fills. */
-static enum err make_room(struct attempt *attempt, size_t bytes, size_t hint)
+static enum err make_room(struct relay *relay, size_t bytes, size_t hint)
 {
-    if (attempt->building && attempt->building->room - attempt->building->size >= bytes)
+    if (relay->building && relay->building->room - relay->building->size >= bytes)
         return OK;
-    relay_flush(attempt);
-    attempt->building = chunk_new(bytes > hint ? bytes : hint);
-    return attempt->building ? OK : ERR_NO_MEMORY;
+    relay_flush(relay);
+    relay->building = chunk_new(bytes > hint ? bytes : hint);
+    return relay->building ? OK : ERR_NO_MEMORY;
 }
 
-static enum err pass(struct attempt *attempt, struct span bytes, size_t hint)
+static enum err pass(struct relay *relay, struct span bytes, size_t hint)
 {
-    const enum err err = make_room(attempt, bytes.size, hint);
+    const enum err err = make_room(relay, bytes.size, hint);
     if (err != OK)
         return err;
-    memcpy(chunk_data(attempt->building) + attempt->building->size, bytes.data, bytes.size);
-    attempt->building->size += (uint32_t)bytes.size;
+    memcpy(chunk_data(relay->building) + relay->building->size, bytes.data, bytes.size);
+    relay->building->size += (uint32_t)bytes.size;
     return OK;
 }
 
-void relay_flush(struct attempt *attempt)
+void relay_flush(struct relay *relay)
 {
-    struct chunk *chunk = attempt->building;
+    struct chunk *chunk = relay->building;
     if (chunk == NULL)
         return;
-    attempt->building = NULL;
+    relay->building = NULL;
     if (chunk->size == 0) {
         chunk_put(chunk);
         return;
     }
-    chunk->source = tally_usage(&attempt->tally, &chunk->usage, &chunk->flags);
-    chunk->text_bytes = attempt->tally.text_bytes + (attempt->events ? 0 : attempt->tap.text_bytes);
-    chunk->pieces = attempt->tally.pieces;
-    flight_append(&attempt->flight, chunk);
+    chunk->source = tally_usage(&relay->tally, &chunk->usage, &chunk->flags);
+    chunk->text_bytes = relay->tally.text_bytes + (relay->events ? 0 : relay->tap.text_bytes);
+    chunk->pieces = relay->tally.pieces;
+    flight_append(&relay->flight, chunk);
 }
 
 /* ---- event streams ---- */
 
 /* The event without its usage member. One data line: the bytes around it stay as they came.
  * Several: they are written as one line, line ends between them being white space to JSON. */
-static enum err pass_without_usage(struct attempt *attempt, struct span event, struct span data,
+static enum err pass_without_usage(struct relay *relay, struct span event, struct span data,
                                    size_t hint)
 {
-    const struct tap *tap = &attempt->tap;
+    const struct tap *tap = &relay->tap;
     const size_t cut = tap->usage_end - tap->usage_at;
     if (data.data >= event.data && data.data < event.data + event.size) {
         const size_t at = (size_t)(data.data - event.data) + tap->usage_at;
-        const enum err err = pass(attempt, (struct span){event.data, at}, hint);
-        return err != OK ? err : pass(attempt, span_from(event, at + cut), hint);
+        const enum err err = pass(relay, (struct span){event.data, at}, hint);
+        return err != OK ? err : pass(relay, span_from(event, at + cut), hint);
     }
-    const enum err err = make_room(attempt, data.size + 8, hint);
+    const enum err err = make_room(relay, data.size + 8, hint);
     if (err != OK)
         return err;
-    char *json = chunk_data(attempt->building) + attempt->building->size;
+    char *json = chunk_data(relay->building) + relay->building->size;
     const size_t kept = data.size - cut;
     memcpy(json + 6, data.data, tap->usage_at);
     memcpy(json + 6 + tap->usage_at, data.data + tap->usage_end, data.size - tap->usage_end);
@@ -152,17 +154,17 @@ static enum err pass_without_usage(struct attempt *attempt, struct span event, s
             json[6 + i] = ' ';
     memcpy(json, "data: ", 6);
     memcpy(json + 6 + kept, "\n\n", 2);
-    attempt->building->size += (uint32_t)(kept + 8);
+    relay->building->size += (uint32_t)(kept + 8);
     return OK;
 }
 
 /* Passes what was written anew, and frees it. */
-static enum err pass_written(struct attempt *attempt, enum err err, struct writer *out, size_t hint)
+static enum err pass_written(struct relay *relay, enum err err, struct writer *out, size_t hint)
 {
     if (err == OK)
         err = out->err;
     if (err == OK && out->text.size)
-        err = pass(attempt, (struct span){out->text.data, out->text.size}, hint);
+        err = pass(relay, (struct span){out->text.data, out->text.size}, hint);
     buffer_free(&out->text);
     return err == ERR_TOO_LARGE ? ERR_EVENT_TOO_LARGE : err;
 }
@@ -174,43 +176,47 @@ static struct writer new_writer(const struct attempt *attempt)
 
 static enum err pass_translated(struct attempt *attempt, struct span data, size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     struct writer out = new_writer(attempt);
-    return pass_written(attempt, rewrite_event(attempt, data, &out), &out, hint);
+    return pass_written(relay, rewrite_event(relay, data, &out), &out, hint);
 }
 
 static enum err pass_translated_end(struct attempt *attempt, size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     struct writer out = new_writer(attempt);
-    return pass_written(attempt, rewrite_events_end(attempt, &out), &out, hint);
+    return pass_written(relay, rewrite_events_end(relay, &out), &out, hint);
 }
 
 /* An event that says that the server has failed: as it came, or in the client's shape. */
 static enum err pass_error(struct attempt *attempt, struct span event, struct span data,
                            size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     const enum endpoint endpoint = attempt->exchange->endpoint;
     struct writer out = new_writer(attempt);
     struct fault fault;
     fault_read(data, &attempt->exchange->arena, &fault);
     if (fault_has_shape(&fault, endpoint_row(endpoint)->shape))
-        return pass(attempt, event, hint);
+        return pass(relay, event, hint);
     fault_write_event(&fault, endpoint, &out);
-    return pass_written(attempt, OK, &out, hint);
+    return pass_written(relay, OK, &out, hint);
 }
 
 static enum err relay_data(struct attempt *attempt, struct span event, struct span data,
                            size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     const struct ask *ask = &attempt->exchange->ask;
-    struct tap *tap = &attempt->tap;
+    struct tap *tap = &relay->tap;
     tap_init(tap, shape_of(attempt));
     tap_feed(tap, data);
-    tally_add(&attempt->tally, tap);
-    attempt->finish_seen |= tap->finished;
-    attempt->error_seen |= tap->has_error;
-    attempt->done_seen |= tap->ended;
+    tally_add(&relay->tally, tap);
+    relay->finish_seen |= tap->finished;
+    relay->error_seen |= tap->has_error;
+    relay->done_seen |= tap->ended;
     metric_add(METRIC_events_relayed_total, 1);
-    if (attempt->rewrite == REWRITE_EVENTS)
+    if (relay->rewrite == REWRITE_EVENTS)
         return pass_translated(attempt, data, hint);
     if (tap->has_error)
         return pass_error(attempt, event, data, hint);
@@ -222,13 +228,14 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
         if (closing && !wanted)
             return OK;
         if (!wanted)
-            return pass_without_usage(attempt, event, data, hint);
+            return pass_without_usage(relay, event, data, hint);
     }
-    return pass(attempt, event, hint);
+    return pass(relay, event, hint);
 }
 
 static enum err relay_event(struct attempt *attempt, struct span event, size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     char *scratch = attempt->worker->out; /* free while nothing is being flushed */
     if (event.size > WORKER_SCRATCH_BYTES) {
         scratch = malloc(event.size);
@@ -238,67 +245,51 @@ static enum err relay_event(struct attempt *attempt, struct span event, size_t h
     const struct span data = sse_data(event, scratch);
     enum err err;
     if (data.data == NULL || data.size == 0) {
-        err = pass(attempt, event, hint);
+        err = pass(relay, event, hint);
     } else if (sse_is_done(data)) {
-        attempt->done_seen = true;
-        err = attempt->rewrite == REWRITE_EVENTS ? pass_translated_end(attempt, hint)
-                                                 : pass(attempt, event, hint);
-        attempt->begun |= err == OK;
+        relay->done_seen = true;
+        err = relay->rewrite == REWRITE_EVENTS ? pass_translated_end(attempt, hint)
+                                               : pass(relay, event, hint);
+        relay->begun |= err == OK;
     } else {
         err = relay_data(attempt, event, data, hint);
-        attempt->begun |= err == OK; /* else nothing of it is for the client: another may answer */
+        relay->begun |= err == OK; /* else nothing of it is for the client: another may answer */
     }
     if (scratch != attempt->worker->out)
         free(scratch);
     return err;
 }
 
-static enum err keep_pending(struct attempt *attempt, struct span rest)
+/* Room for size bytes, and as many again: the next read brings about what this one did. */
+static bool make_pending_room(struct buffer *pending, size_t size)
 {
-    if (rest.size > attempt->pending_room) {
-        const size_t room = rest.size < 512 ? 512 : rest.size * 2;
-        char *grown = malloc(room);
-        if (grown == NULL)
-            return ERR_NO_MEMORY;
-        memcpy(grown, rest.data, rest.size);
-        free(attempt->pending);
-        attempt->pending = grown;
-        attempt->pending_room = room;
-    } else {
-        memmove(attempt->pending, rest.data, rest.size);
-    }
-    attempt->pending_size = rest.size;
-    return OK;
-}
-
-static enum err append_pending(struct attempt *attempt, struct span piece)
-{
-    const size_t size = attempt->pending_size + piece.size;
-    if (size > attempt->pending_room) {
-        char *grown = realloc(attempt->pending, size * 2);
-        if (grown == NULL)
-            return ERR_NO_MEMORY;
-        attempt->pending = grown;
-        attempt->pending_room = size * 2;
-    }
-    memcpy(attempt->pending + attempt->pending_size, piece.data, piece.size);
-    attempt->pending_size = size;
-    return OK;
+    if (size <= pending->room)
+        return true;
+    const size_t room = size < 512 ? 512 : size * 2;
+    char *grown = realloc(pending->data, room);
+    if (grown == NULL)
+        return false;
+    pending->data = grown;
+    pending->room = room;
+    return true;
 }
 
 static enum err relay_events(struct attempt *attempt, struct span piece, size_t hint)
 {
+    struct relay *relay = &attempt->relay;
     const size_t most = (size_t)attempt->exchange->config->limits_event_bytes;
+    struct buffer *pending = &relay->pending;
     struct span bytes = piece;
     enum err err;
-    if (attempt->pending_size) {
-        if ((err = append_pending(attempt, piece)) != OK)
-            return err;
-        bytes = (struct span){attempt->pending, attempt->pending_size};
+    if (pending->size) {
+        if (!make_pending_room(pending, pending->size + piece.size) ||
+            !buffer_append(pending, piece))
+            return ERR_NO_MEMORY;
+        bytes = (struct span){pending->data, pending->size};
     }
     if (hint < bytes.size)
         hint = bytes.size;
-    for (size_t size; bytes.size && (size = sse_next(&attempt->sse, bytes)) > 0;
+    for (size_t size; bytes.size && (size = sse_next(&relay->sse, bytes)) > 0;
          bytes = span_from(bytes, size))
         if (size > most)
             return ERR_EVENT_TOO_LARGE;
@@ -306,12 +297,8 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
             return err;
     if (bytes.size > most)
         return ERR_EVENT_TOO_LARGE;
-    if (bytes.size)
-        return keep_pending(attempt, bytes);
-    free(attempt->pending);
-    attempt->pending = NULL;
-    attempt->pending_size = attempt->pending_room = 0;
-    return OK;
+    return make_pending_room(pending, bytes.size) && buffer_keep(pending, bytes) ? OK
+                                                                                 : ERR_NO_MEMORY;
 }
 
 /* ---- bodies ---- */
@@ -319,63 +306,66 @@ static enum err relay_events(struct attempt *attempt, struct span piece, size_t 
 /* A piece of a body that is no stream, unpacked when the client gets it so. */
 static enum err relay_plain(struct attempt *attempt, struct span piece, size_t hint)
 {
-    tap_feed(&attempt->tap, piece);
-    if (attempt->rewrite == REWRITE_NOTHING) {
-        attempt->begun = true;
-        return pass(attempt, piece, hint);
+    struct relay *relay = &attempt->relay;
+    tap_feed(&relay->tap, piece);
+    if (relay->rewrite == REWRITE_NOTHING) {
+        relay->begun = true;
+        return pass(relay, piece, hint);
     }
     enum err err = rewrite_keep(attempt, piece);
-    if (err != ERR_TOO_LARGE || attempt->rewrite == REWRITE_WHOLE)
+    if (err != ERR_TOO_LARGE || relay->rewrite == REWRITE_WHOLE)
         return err == ERR_TOO_LARGE ? ERR_EVENT_TOO_LARGE : err;
-    struct buffer kept = rewrite_give_up(attempt);
-    attempt->begun = true;
-    err = pass(attempt, (struct span){kept.data, kept.size}, kept.size + piece.size);
+    struct buffer kept = rewrite_give_up(relay);
+    relay->begun = true;
+    err = pass(relay, (struct span){kept.data, kept.size}, kept.size + piece.size);
     buffer_free(&kept);
-    return err != OK ? err : pass(attempt, piece, hint);
+    return err != OK ? err : pass(relay, piece, hint);
 }
 
 /* A small piece may unpack to a thousand times its size: what its riders do not take stays packed.
  */
 static enum err relay_unzipped(struct attempt *attempt, struct span piece)
 {
+    struct relay *relay = &attempt->relay;
     const size_t most = (size_t)attempt->exchange->config->limits_flight_bytes;
     char out[UNZIP_PIECE_BYTES] UNINITIALIZED;
     size_t size = 0;
     do {
-        if (attempt->decode && flight_waiting(&attempt->flight) >= most) {
-            attempt->unzip_more = true;
-            return buffer_keep(&attempt->packed, piece) ? OK : ERR_NO_MEMORY;
+        if (relay->decode && flight_waiting(&relay->flight) >= most) {
+            relay->unzip_more = true;
+            return buffer_keep(&relay->packed, piece) ? OK : ERR_NO_MEMORY;
         }
-        enum err err = unzip_some(attempt->unzip, &piece, out, sizeof out, &size);
+        enum err err = unzip_some(relay->unzip, &piece, out, sizeof out, &size);
         if (err != OK)
             return err;
         const struct span text = {out, size};
         if (size == 0)
             continue;
-        if (attempt->events) {
+        if (relay->events) {
             err = relay_events(attempt, text, size);
-        } else if (attempt->decode) {
+        } else if (relay->decode) {
             err = relay_plain(attempt, text, size);
         } else {
-            tap_feed(&attempt->tap, text);
+            tap_feed(&relay->tap, text);
         }
         if (err != OK)
             return err;
-        relay_flush(attempt);
+        relay_flush(relay);
     } while (size == sizeof out || piece.size);
     return OK;
 }
 
-bool relay_is_behind(const struct attempt *attempt)
+bool relay_is_behind(const struct relay *relay)
 {
-    return attempt->unzip_more;
+    return relay->unzip_more;
 }
 
 enum err relay_catch_up(struct attempt *attempt)
 {
-    struct buffer packed = attempt->packed;
-    attempt->packed = (struct buffer){NULL, 0, 0};
-    attempt->unzip_more = false;
+    struct relay *relay = &attempt->relay;
+    struct buffer packed = relay->packed;
+    relay->packed = (struct buffer){NULL, 0, 0};
+    relay->unzip_more = false;
     const enum err err = relay_unzipped(attempt, (struct span){packed.data, packed.size});
     buffer_free(&packed);
     return err;
@@ -383,25 +373,26 @@ enum err relay_catch_up(struct attempt *attempt)
 
 enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint)
 {
-    if (attempt->unzip_more)
-        return buffer_append(&attempt->packed, piece) ? OK : ERR_NO_MEMORY;
-    if (attempt->unzip) {
+    struct relay *relay = &attempt->relay;
+    if (relay->unzip_more)
+        return buffer_append(&relay->packed, piece) ? OK : ERR_NO_MEMORY;
+    if (relay->unzip) {
         const enum err err = relay_unzipped(attempt, piece);
         /* What only the tap needs unpacked is not worth an answer: it is then estimated. */
-        if (err != OK && (attempt->decode || err == ERR_NO_MEMORY))
+        if (err != OK && (relay->decode || err == ERR_NO_MEMORY))
             return err;
-        if (attempt->decode)
+        if (relay->decode)
             return OK;
-        attempt->begun = true;
-        return pass(attempt, piece, room_hint);
+        relay->begun = true;
+        return pass(relay, piece, room_hint);
     }
-    return attempt->events ? relay_events(attempt, piece, room_hint)
-                           : relay_plain(attempt, piece, room_hint);
+    return relay->events ? relay_events(attempt, piece, room_hint)
+                         : relay_plain(attempt, piece, room_hint);
 }
 
-bool relay_has_head(const struct attempt *attempt)
+bool relay_has_head(const struct relay *relay)
 {
-    return attempt->events ? attempt->begun : attempt->rewrite == REWRITE_NOTHING;
+    return relay->events ? relay->begun : relay->rewrite == REWRITE_NOTHING;
 }
 
 /* The head's fields say JSON of this length. */
@@ -421,57 +412,58 @@ static void set_json_length(struct attempt *attempt, size_t bytes)
 /* A body that was kept is whole. */
 static enum err pass_kept(struct attempt *attempt)
 {
-    struct writer out = writer_new(2 * attempt->kept.size + ADDED_BYTES_MAX);
+    struct relay *relay = &attempt->relay;
+    struct writer out = writer_new(2 * relay->kept.size + ADDED_BYTES_MAX);
     const enum err err = rewrite_whole(attempt, &out);
     if (err == OK && out.err == OK)
         set_json_length(attempt, out.text.size);
-    return pass_written(attempt, err, &out, out.text.size);
+    return pass_written(relay, err, &out, out.text.size);
 }
 
 /* Is a stream of this endpoint whole only when an event has said so? Streams of transcriptions end
  * as their framing does; one that is translated never does, for an end would be made up for it. */
 static bool must_say_end(const struct attempt *attempt)
 {
-    return attempt->rewrite == REWRITE_EVENTS || attempt->exchange->ask.stream_options ||
+    return attempt->relay.rewrite == REWRITE_EVENTS || attempt->exchange->ask.stream_options ||
            shape_of(attempt) != TAP_CHAT;
 }
 
 enum err relay_end(struct attempt *attempt)
 {
-    if (!attempt->events) {
-        tally_add(&attempt->tally, &attempt->tap);
-        attempt->tap.text_bytes = 0;
-        attempt->error_seen = attempt->status == 200 && attempt->tap.has_error;
-        return attempt->rewrite == REWRITE_NOTHING ? OK : pass_kept(attempt);
+    struct relay *relay = &attempt->relay;
+    if (!relay->events) {
+        tally_add(&relay->tally, &relay->tap);
+        relay->tap.text_bytes = 0;
+        relay->error_seen = attempt->status == 200 && relay->tap.has_error;
+        return relay->rewrite == REWRITE_NOTHING ? OK : pass_kept(attempt);
     }
-    const bool said = attempt->done_seen || attempt->finish_seen || attempt->error_seen;
-    if (attempt->pending_size || (must_say_end(attempt) && !said))
+    const bool said = relay->done_seen || relay->finish_seen || relay->error_seen;
+    if (relay->pending.size || (must_say_end(attempt) && !said))
         return ERR_REPLICA_GONE;
-    return attempt->rewrite == REWRITE_EVENTS && !attempt->done_seen
-               ? pass_translated_end(attempt, 0)
-               : OK;
+    return relay->rewrite == REWRITE_EVENTS && !relay->done_seen ? pass_translated_end(attempt, 0)
+                                                                 : OK;
 }
 
 void relay_error_event(struct attempt *attempt, enum err err)
 {
+    struct relay *relay = &attempt->relay;
     const int64_t sequence =
-        attempt->rewrite == REWRITE_EVENTS ? rewrite_sequence(attempt) : attempt->tap.sequence + 1;
+        relay->rewrite == REWRITE_EVENTS ? rewrite_sequence(relay) : relay->tap.sequence + 1;
     struct chunk *chunk = reply_error_event(attempt->exchange, err, sequence);
-    relay_flush(attempt);
+    relay_flush(relay);
     if (chunk) {
         chunk->ours = true;
-        flight_append(&attempt->flight, chunk);
+        flight_append(&relay->flight, chunk);
     }
 }
 
-void relay_fini(struct attempt *attempt)
+void relay_fini(struct relay *relay)
 {
-    chunk_put(attempt->building);
-    attempt->building = NULL;
-    free(attempt->pending);
-    attempt->pending = NULL;
-    unzip_free(attempt->unzip);
-    attempt->unzip = NULL;
-    buffer_free(&attempt->packed);
-    rewrite_fini(attempt);
+    chunk_put(relay->building);
+    relay->building = NULL;
+    buffer_free(&relay->pending);
+    unzip_free(relay->unzip);
+    relay->unzip = NULL;
+    buffer_free(&relay->packed);
+    rewrite_fini(relay);
 }

@@ -3,12 +3,44 @@
  *
  * For:       a replica's body pieces to chunks of the flight: whole events, unchanged but for
  *            usage that the client did not ask for; other bodies as they come.
- * Called by: replica.c.
- * Knows not: sockets, framing. */
+ * Called by: replica.c; steps.c reads what it has found.
+ * Knows not: sockets, framing.
+ *
+ * A relay is a part of its attempt (replica.h). What needs only the relay takes it; what also needs
+ * the worker, the exchange, the model or the answer's head takes the attempt, which has them. */
 #ifndef GATEWAY_RELAY_H
 #define GATEWAY_RELAY_H
 
-#include "gateway/replica.h"
+#include "gateway/buffer.h"
+#include "gateway/flight.h"
+#include "gateway/rewrite.h"
+#include "gateway/sse.h"
+#include "gateway/tally.h"
+
+struct attempt;
+struct translator;
+struct unzip;
+
+/* All zero before relay_begin(), but for the flight, which riders join earlier. */
+struct relay {
+    struct flight flight;
+    struct chunk *building; /* what this read has brought so far */
+    struct sse sse;
+    struct buffer pending; /* bytes of an event that is not whole, empty mostly */
+    struct tap tap;
+    struct tally tally;
+    struct unzip *unzip;
+    enum rewrite rewrite;
+    struct translator *translator; /* of an answer that is translated */
+    struct buffer kept;            /* of a body that must be whole before it can be passed on */
+    struct buffer packed;          /* compressed bytes that wait until riders have taken more */
+    bool unzip_more;               /* unzip holds more for them, perhaps without further input */
+    bool end_seen;                 /* the body's end was read, but packed is not passed on yet */
+    bool events;                   /* text/event-stream */
+    bool decode;                   /* the client gets it unpacked */
+    bool begun;                    /* an event (or a body byte) is for the client */
+    bool done_seen, finish_seen, error_seen;
+};
 
 /* The head has come: decides how the body is read. Errors: ERR_NO_MEMORY. */
 MUST_CHECK enum err relay_begin(struct attempt *attempt);
@@ -18,13 +50,13 @@ MUST_CHECK enum err relay_begin(struct attempt *attempt);
 MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint);
 
 /* The read is over: what it brought goes to the riders. */
-void relay_flush(struct attempt *attempt);
+void relay_flush(struct relay *relay);
 
 /* Is the answer's head ready for the client? Not while its body decides what it will say. */
-bool relay_has_head(const struct attempt *attempt);
+bool relay_has_head(const struct relay *relay);
 
 /* Do bytes wait here until riders have taken more? Then nothing further is read. */
-bool relay_is_behind(const struct attempt *attempt);
+bool relay_is_behind(const struct relay *relay);
 
 /* Goes on with them, as far as riders take them. Errors: as relay_piece(). */
 MUST_CHECK enum err relay_catch_up(struct attempt *attempt);
@@ -37,6 +69,6 @@ MUST_CHECK enum err relay_end(struct attempt *attempt);
 void relay_error_event(struct attempt *attempt, enum err err);
 
 /* Frees what belongs to the relay. */
-void relay_fini(struct attempt *attempt);
+void relay_fini(struct relay *relay);
 
 #endif

@@ -40,8 +40,8 @@ static void set_attempt_deadline(struct attempt *attempt)
         break;
     case ATTEMPT_BODY:
         /* A head without a first event is still a wait for the first byte. */
-        ms = attempt->events && !attempt->begun ? config->timeouts_first_byte_ms
-                                                : config->timeouts_between_bytes_ms;
+        ms = attempt->relay.events && !attempt->relay.begun ? config->timeouts_first_byte_ms
+                                                            : config->timeouts_between_bytes_ms;
         break;
     default:
         return;
@@ -71,13 +71,13 @@ static void end_unreachable(struct attempt *attempt, const char *problem)
 static void attempt_due(struct deadline *deadline)
 {
     struct attempt *attempt = container_of(deadline, struct attempt, deadline);
-    if (attempt->flight.paused) {
+    if (attempt->relay.flight.paused) {
         set_attempt_deadline(attempt); /* we are the ones who do not read */
         return;
     }
     if (attempt->state == ATTEMPT_CONNECTING)
         end_unreachable(attempt, link_waits_for(attempt->link));
-    else if (attempt->state == ATTEMPT_BODY && attempt->begun)
+    else if (attempt->state == ATTEMPT_BODY && attempt->relay.begun)
         attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_IDLE_TIMEOUT);
     else
         attempt_end(attempt, ATTEMPT_TIMEOUT, ERR_FIRST_BYTE_TIMEOUT);
@@ -120,7 +120,7 @@ static enum err get_link(struct attempt *attempt)
 
 static void flight_drained(struct flight *flight)
 {
-    struct attempt *attempt = container_of(flight, struct attempt, flight);
+    struct attempt *attempt = container_of(flight, struct attempt, relay.flight);
     flight->paused = false;
     server_wake(attempt->worker, &attempt->wake);
 }
@@ -146,14 +146,14 @@ enum err attempt_open(struct exchange *x, struct ask_problem *out_problem)
     attempt->wake.run = attempt_run;
     attempt->deadline.due = attempt_due;
     attempt->grave.bury = bury_attempt;
-    attempt->flight.drained = flight_drained;
+    attempt->relay.flight.drained = flight_drained;
     enum err err = parcel_pack(&attempt->parcel, x, attempt->model, attempt->replica, out_problem);
     if (err != OK) {
         bury_attempt(&attempt->grave);
         return err;
     }
     x->attempt = attempt;
-    flight_join(&attempt->flight, &x->rider);
+    flight_join(&attempt->relay.flight, &x->rider);
     metric_add(METRIC_attempts_total, 1);
     err = get_link(attempt);
     if (err != OK)
@@ -184,7 +184,7 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     if (attempt->state == ATTEMPT_ENDED)
         return;
     const bool whole = attempt->whole;
-    if (attempt->events && attempt->begun)
+    if (attempt->relay.events && attempt->relay.begun)
         attempt->head_ready = true; /* an event that has come is delivered, whatever follows */
     const bool cut = !whole && attempt->head_ready && !attempt->dropped;
     leave_link(attempt, whole && attempt->keep_link && attempt->parcel.to_send == 0);
@@ -192,17 +192,17 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     attempt->result = result;
     attempt->cause = cause;
     deadline_clear(attempt->worker, &attempt->deadline);
-    if (cut && attempt->events)
+    if (cut && attempt->relay.events)
         relay_error_event(attempt, cause);
-    relay_flush(attempt);
+    relay_flush(&attempt->relay);
     if (whole && attempt->status == 200) {
-        x->whole_source = tally_usage(&attempt->tally, &x->whole, &x->flags);
-        x->whole_text_bytes = attempt->tally.text_bytes;
-        x->whole_pieces = attempt->tally.pieces;
-        if (x->slot && !attempt->events && x->whole_source != SOURCE_NONE)
+        x->whole_source = tally_usage(&attempt->relay.tally, &x->whole, &x->flags);
+        x->whole_text_bytes = attempt->relay.tally.text_bytes;
+        x->whole_pieces = attempt->relay.tally.pieces;
+        if (x->slot && !attempt->relay.events && x->whole_source != SOURCE_NONE)
             meter_publish(x->slot, &x->whole, x->whole_source, x->bytes_out);
     }
-    if (cut || attempt->error_seen)
+    if (cut || attempt->relay.error_seen)
         x->broke = true;
     if (cut && x->cause == OK)
         x->cause = cause;
@@ -210,7 +210,7 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
                   attempt->head_ns ? attempt->head_ns - attempt->sent_ns : 0,
                   attempt->worker->now_ns);
     router_return(&x->ticket, attempt->worker->now_ns);
-    flight_end(&attempt->flight, cut);
+    flight_end(&attempt->relay.flight, cut);
     exchange_wake(x);
 }
 
@@ -224,7 +224,7 @@ void attempt_drop(struct exchange *x, enum attempt_result result)
         rider_fini(&x->rider);
     x->rider.ended = x->rider.broken = false;
     attempt_end(attempt, result, ERR_CLIENT_GONE);
-    relay_fini(attempt);
+    relay_fini(&attempt->relay);
     server_unwake(attempt->worker, &attempt->wake);
     server_bury(attempt->worker, &attempt->grave);
     x->attempt = NULL;
@@ -337,14 +337,14 @@ static void end_whole(struct attempt *attempt, size_t bytes_behind)
 {
     if (bytes_behind)
         attempt->keep_link = false;
-    if (relay_is_behind(attempt)) {
-        attempt->end_seen = true; /* once its riders have taken more: receive() */
-        attempt->flight.paused = true;
+    if (relay_is_behind(&attempt->relay)) {
+        attempt->relay.end_seen = true; /* once its riders have taken more: receive() */
+        attempt->relay.flight.paused = true;
         return;
     }
     const enum err err = relay_end(attempt);
     if (err != OK) {
-        attempt->head_ready = attempt->head_ready || attempt->begun;
+        attempt->head_ready = attempt->head_ready || attempt->relay.begun;
         attempt_end(attempt, ATTEMPT_RESET, err);
         return;
     }
@@ -408,8 +408,8 @@ static void take_bytes(struct attempt *attempt, struct span bytes)
     buffer_free(&link->in);
     if (attempt->parcel.to_send == 0)
         parcel_free(&attempt->parcel);
-    relay_flush(attempt);
-    if (!attempt->head_ready && relay_has_head(attempt)) {
+    relay_flush(&attempt->relay);
+    if (!attempt->head_ready && relay_has_head(&attempt->relay)) {
         attempt->head_ready = true;
         exchange_wake(attempt->exchange);
     }
@@ -445,19 +445,19 @@ static void lost(struct attempt *attempt, bool clean)
 /* Goes on with what was read but not passed on. true: there is nothing left of it. */
 static bool catch_up(struct attempt *attempt)
 {
-    if (!relay_is_behind(attempt))
+    if (!relay_is_behind(&attempt->relay))
         return true;
     const enum err err = relay_catch_up(attempt);
     if (err != OK) {
         end_unreadable(attempt, err);
         return false;
     }
-    relay_flush(attempt);
-    if (relay_is_behind(attempt)) {
-        attempt->flight.paused = true;
+    relay_flush(&attempt->relay);
+    if (relay_is_behind(&attempt->relay)) {
+        attempt->relay.flight.paused = true;
         return false;
     }
-    if (attempt->end_seen)
+    if (attempt->relay.end_seen)
         end_whole(attempt, 0);
     return attempt->state != ATTEMPT_ENDED;
 }
@@ -469,8 +469,8 @@ static void receive(struct attempt *attempt)
         return;
     for (int i = 0; i < READS_PER_TURN && attempt->link && attempt->link->io.readable; i++) {
         size_t size;
-        if (flight_waiting(&attempt->flight) >= most) {
-            attempt->flight.paused = true;
+        if (flight_waiting(&attempt->relay.flight) >= most) {
+            attempt->relay.flight.paused = true;
             return;
         }
         switch (
@@ -478,8 +478,8 @@ static void receive(struct attempt *attempt)
         case IO_DONE:
             attempt->any_byte = true;
             take_bytes(attempt, (struct span){attempt->worker->scratch, size});
-            if (relay_is_behind(attempt)) {
-                attempt->flight.paused = true;
+            if (relay_is_behind(&attempt->relay)) {
+                attempt->relay.flight.paused = true;
                 return;
             }
             break;

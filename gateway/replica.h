@@ -2,7 +2,7 @@
 /* gateway/replica.h: attempts on model servers.
  *
  * For:       one try of an exchange on the replica that its ticket names: a link (link.h), the
- *            request out, head and body in.
+ *            request out, head and body in, and the relay (relay.h) that the body goes through.
  * Called by: steps.c; feeds relay.c.
  * Knows not: who asks, what an event says.
  * Thread:    one worker.
@@ -14,13 +14,10 @@
 #ifndef GATEWAY_REPLICA_H
 #define GATEWAY_REPLICA_H
 
-#include "gateway/buffer.h"
 #include "gateway/exchange.h"
 #include "gateway/link.h"
 #include "gateway/parcel.h"
-#include "gateway/rewrite.h"
-#include "gateway/sse.h"
-#include "gateway/tally.h"
+#include "gateway/relay.h"
 
 enum attempt_state {
     ATTEMPT_CONNECTING,
@@ -32,8 +29,6 @@ enum attempt_state {
 
 struct link;
 struct resolve;
-struct translator;
-struct unzip;
 
 struct attempt {
     struct worker *worker;
@@ -63,25 +58,7 @@ struct attempt {
     uint32_t field_count;
     struct span content_encoding;
 
-    /* relay.c's */
-    struct flight flight;
-    struct chunk *building; /* what this read has brought so far */
-    struct sse sse;
-    char *pending; /* bytes of an event that is not whole, NULL mostly */
-    size_t pending_size, pending_room;
-    struct tap tap;
-    struct tally tally;
-    struct unzip *unzip;
-    enum rewrite rewrite;
-    struct translator *translator; /* of an answer that is translated */
-    struct buffer kept;            /* of a body that must be whole before it can be passed on */
-    struct buffer packed;          /* compressed bytes that wait until riders have taken more */
-    bool unzip_more;               /* unzip holds more for them, perhaps without further input */
-    bool end_seen;                 /* the body's end was read, but packed is not passed on yet */
-    bool events;                   /* text/event-stream */
-    bool decode;                   /* the client gets it unpacked */
-    bool begun;                    /* an event (or a body byte) is for the client */
-    bool done_seen, finish_seen, error_seen;
+    struct relay relay; /* its body on the way to the client */
 
     struct wake wake;
     struct deadline deadline;

@@ -24,11 +24,12 @@ static bool is_readable(const struct attempt *attempt)
 
 enum err rewrite_begin(struct attempt *attempt)
 {
+    struct relay *relay = &attempt->relay;
     struct exchange *x = attempt->exchange;
-    attempt->rewrite = REWRITE_NOTHING;
+    relay->rewrite = REWRITE_NOTHING;
     if (attempt->status >= 400) {
         if (is_readable(attempt))
-            attempt->rewrite = REWRITE_ERROR;
+            relay->rewrite = REWRITE_ERROR;
         return OK;
     }
     if (config_service(attempt->model, x->endpoint) != SERVICE_CHAT)
@@ -39,36 +40,38 @@ enum err rewrite_begin(struct attempt *attempt)
         .body = {x->body.data, x->body.size},
         .created_s = x->opened_us / 1000000,
     };
-    attempt->translator = translator_new(x->endpoint, &facts);
-    if (attempt->translator == NULL)
+    relay->translator = translator_new(x->endpoint, &facts);
+    if (relay->translator == NULL)
         return ERR_NO_MEMORY;
-    attempt->rewrite = attempt->events ? REWRITE_EVENTS : REWRITE_WHOLE;
+    relay->rewrite = relay->events ? REWRITE_EVENTS : REWRITE_WHOLE;
     return OK;
 }
 
 enum err rewrite_keep(struct attempt *attempt, struct span piece)
 {
-    const size_t most = attempt->rewrite == REWRITE_ERROR
+    struct relay *relay = &attempt->relay;
+    const size_t most = relay->rewrite == REWRITE_ERROR
                             ? ERROR_BYTES_MAX
                             : WHOLE_MOST * (size_t)attempt->exchange->config->limits_flight_bytes;
-    if (piece.size > most - attempt->kept.size)
+    if (piece.size > most - relay->kept.size)
         return ERR_TOO_LARGE;
-    return buffer_append(&attempt->kept, piece) ? OK : ERR_NO_MEMORY;
+    return buffer_append(&relay->kept, piece) ? OK : ERR_NO_MEMORY;
 }
 
-struct buffer rewrite_give_up(struct attempt *attempt)
+struct buffer rewrite_give_up(struct relay *relay)
 {
-    const struct buffer kept = attempt->kept;
-    attempt->kept = (struct buffer){NULL, 0, 0};
-    attempt->rewrite = REWRITE_NOTHING;
+    const struct buffer kept = relay->kept;
+    relay->kept = (struct buffer){NULL, 0, 0};
+    relay->rewrite = REWRITE_NOTHING;
     return kept;
 }
 
 /* An error in the client's shape: byte for byte when it has it already. */
 static void write_error(struct attempt *attempt, struct writer *out)
 {
+    const struct relay *relay = &attempt->relay;
     const struct exchange *x = attempt->exchange;
-    const struct span body = {attempt->kept.data, attempt->kept.size};
+    const struct span body = {relay->kept.data, relay->kept.size};
     const enum api_shape shape = endpoint_row(x->endpoint)->shape;
     struct fault fault;
     fault_read(body, &attempt->exchange->arena, &fault);
@@ -81,31 +84,32 @@ static void write_error(struct attempt *attempt, struct writer *out)
 
 enum err rewrite_whole(struct attempt *attempt, struct writer *out)
 {
-    const struct span body = {attempt->kept.data, attempt->kept.size};
-    if (attempt->rewrite == REWRITE_WHOLE)
-        return translator_whole(attempt->translator, body, out);
+    const struct relay *relay = &attempt->relay;
+    const struct span body = {relay->kept.data, relay->kept.size};
+    if (relay->rewrite == REWRITE_WHOLE)
+        return translator_whole(relay->translator, body, out);
     write_error(attempt, out);
     return out->err;
 }
 
-enum err rewrite_event(struct attempt *attempt, struct span data, struct writer *out)
+enum err rewrite_event(struct relay *relay, struct span data, struct writer *out)
 {
-    return translator_event(attempt->translator, data, out);
+    return translator_event(relay->translator, data, out);
 }
 
-enum err rewrite_events_end(struct attempt *attempt, struct writer *out)
+enum err rewrite_events_end(struct relay *relay, struct writer *out)
 {
-    return translator_end(attempt->translator, out);
+    return translator_end(relay->translator, out);
 }
 
-int64_t rewrite_sequence(const struct attempt *attempt)
+int64_t rewrite_sequence(const struct relay *relay)
 {
-    return translator_sequence(attempt->translator);
+    return translator_sequence(relay->translator);
 }
 
-void rewrite_fini(struct attempt *attempt)
+void rewrite_fini(struct relay *relay)
 {
-    translator_free(attempt->translator);
-    attempt->translator = NULL;
-    buffer_free(&attempt->kept);
+    translator_free(relay->translator);
+    relay->translator = NULL;
+    buffer_free(&relay->kept);
 }

@@ -498,7 +498,7 @@ static enum verdict retry(struct exchange *x)
     struct attempt *attempt = x->attempt;
     struct usage usage = USAGE_UNKNOWN;
     uint32_t flags = 0;
-    tally_usage(&attempt->tally, &usage, &flags);
+    tally_usage(&attempt->relay.tally, &usage, &flags);
     meter_waste(x->slot, attempt->replica->name,
                 attempt->head_ready ? "status" : err_row(attempt->cause)->name, &usage);
     metric_add(METRIC_attempts_retried_total, 1);
@@ -544,12 +544,13 @@ static void make_answer_head(struct exchange *x)
     x->answer.framing = ANSWER_STREAM;
     if (attempt->framing == H1_NO_BODY) {
         x->answer.framing = ANSWER_NO_BODY;
-    } else if (attempt->framing == H1_LENGTH && !attempt->events && !attempt->decode) {
+    } else if (attempt->framing == H1_LENGTH && !attempt->relay.events && !attempt->relay.decode) {
         x->answer.framing = ANSWER_LENGTH;
         x->answer.length = attempt->length;
     }
     for (uint32_t i = 0; i < attempt->field_count; i++)
-        if (!(attempt->decode && span_equal(attempt->fields[i].name, SPAN("content-encoding"))))
+        if (!(attempt->relay.decode &&
+              span_equal(attempt->fields[i].name, SPAN("content-encoding"))))
             reply_field(x, attempt->fields[i].name, attempt->fields[i].value);
     reply_common_fields(x);
     x->answer.ready = true;
@@ -569,7 +570,7 @@ static enum verdict fail_after_early_head(struct exchange *x)
 static enum verdict begin_relay(struct exchange *x)
 {
     struct attempt *attempt = x->attempt;
-    if (x->early_head && (attempt->status != 200 || !attempt->events))
+    if (x->early_head && (attempt->status != 200 || !attempt->relay.events))
         return fail_after_early_head(x);
     if (!x->early_head)
         make_answer_head(x);
