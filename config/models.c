@@ -104,7 +104,9 @@ static void read_replica_tls(const struct section *section, struct config_replic
         replica->url.data != NULL)
         problems_add_at(section->draft->problems, tls->line, tls->place.data,
                         "expected a url that begins with https://");
-    if (tls->name.data == NULL)
+    if (tls->name.data != NULL)
+        replica->host_header = tls->name;
+    else
         tls->name = replica->host;
 }
 

@@ -43,6 +43,7 @@ struct visit {
     size_t page_bytes;                   /* of this answer's body */
     uint64_t health_due_ns, load_due_ns; /* UINT64_MAX: never */
     uint32_t failures;                   /* to tell load, in a row */
+    bool unreachable;                    /* the operator has been told */
     struct wake wake;
     struct deadline deadline; /* resting: of the next question; else of this one */
 };
@@ -107,7 +108,7 @@ static void tell_load(struct visit *visit, bool known, const struct load *load)
         return;
     }
     metric_add(METRIC_scrapes_failed_total, 1);
-    if (++visit->failures == FAILURES_BEFORE_REST)
+    if (visit->status != 0 && ++visit->failures == FAILURES_BEFORE_REST)
         log_event(LOG_INFO, "replica_tells_no_load",
                   "%.*s/%.*s: GET /metrics says nothing of its load; it is asked less often",
                   (int)visit->model->name.size, visit->model->name.data,
@@ -339,6 +340,18 @@ static void hear(struct visit *visit)
         server_wake(visit->scrape->worker, &visit->wake); /* others first */
 }
 
+/* Tells the operator why, once until it can be reached again. */
+static void tell_unreachable(struct visit *visit)
+{
+    if (visit->unreachable || visit->link->ours)
+        return;
+    visit->unreachable = true;
+    log_event(LOG_WARN, "replica_unreachable", "%.*s/%.*s at %.*s: %s",
+              (int)visit->model->name.size, visit->model->name.data, (int)visit->replica->name.size,
+              visit->replica->name.data, (int)visit->replica->url.size, visit->replica->url.data,
+              visit->link->problem);
+}
+
 static void visit_run(struct wake *wake)
 {
     struct visit *visit = container_of(wake, struct visit, wake);
@@ -349,10 +362,12 @@ static void visit_run(struct wake *wake)
         case LINK_OPENING:
             return;
         case LINK_FAILED:
+            tell_unreachable(visit);
             end_question(visit, false, visit->link->ours);
             return;
         default:
             visit->state = VISIT_ASKING;
+            visit->unreachable = false;
         }
     }
     if (visit->state == VISIT_ASKING)

@@ -290,8 +290,7 @@ static bool open_log(const struct config *config)
 
 static bool listens_alike(const struct config *a, const struct config *b)
 {
-    if (a->listen_count != b->listen_count || a->admin_present != b->admin_present ||
-        !span_equal(a->admin.address, b->admin.address))
+    if (a->listen_count != b->listen_count)
         return false;
     for (uint32_t i = 0; i < a->listen_count; i++)
         if (!span_equal(a->listen[i].address, b->listen[i].address) ||
@@ -315,8 +314,10 @@ static bool names_alike(const struct config *a, const struct config *b)
 static void note_restart(struct server *server, const struct config *config)
 {
     const struct config *old = server->started_with;
-    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s",
-             listens_alike(old, config) ? "" : "listen ",
+    const bool same_admin = old->admin_present == config->admin_present &&
+                            span_equal(old->admin.address, config->admin.address);
+    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s%s",
+             listens_alike(old, config) ? "" : "listen ", same_admin ? "" : "admin ",
              old->workers == config->workers ? "" : "workers ",
              span_equal(old->gateway, config->gateway) ? "" : "gateway ",
              span_equal(old->journal, config->journal) ? "" : "meter.journal ",

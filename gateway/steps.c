@@ -610,6 +610,12 @@ enum verdict step_send(struct exchange *x)
         attempt_drop(x, ATTEMPT_OK);
         return fail(x, ERR_REPLICA_KEY, NULL, NULL);
     }
+    if (attempt->head_ready && attempt->status == 421) {
+        attempt_drop(x, ATTEMPT_OK);
+        return fail(x, ERR_REPLICA_REFUSED,
+                    "the model server does not serve the host by which this gateway calls it",
+                    NULL);
+    }
     if (attempt->head_ready)
         return begin_relay(x);
     const enum err cause = attempt->cause == OK ? ERR_REPLICA_GONE : attempt->cause;

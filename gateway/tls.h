@@ -4,8 +4,8 @@
  * For:       listeners and replicas that speak TLS 1.2 or 1.3: certificates and keys of a
  *            configuration become contexts; a session is hung on an io, whose bytes then pass
  *            through it.
- * Called by: main.c, cmd_check.c, server.c, listener.c (contexts); conn.c, link.c (handshakes); io.c
- *            (bytes).
+ * Called by: main.c, cmd_check.c, server.c, listener.c (contexts); conn.c, link.c (handshakes);
+ *            io.c (bytes).
  * Knows not: HTTP but for the names that ALPN gives its versions.
  * Thread:    contexts: any; a session: that of its io.
  * Promises:  1. No recv is made without a reason to expect bytes, and what one io_send() is given
