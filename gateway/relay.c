@@ -209,8 +209,9 @@ static enum err relay_data(struct attempt *attempt, struct span event, struct sp
     struct relay *relay = &attempt->relay;
     const struct ask *ask = &attempt->exchange->ask;
     struct tap *tap = &relay->tap;
-    tap_init(tap, shape_of(attempt));
-    tap_feed(tap, data);
+    if (relay->memo == NULL && (relay->memo = calloc(1, sizeof *relay->memo)) == NULL)
+        return ERR_NO_MEMORY;
+    tap_read_event(tap, relay->memo, shape_of(attempt), data);
     tally_add(&relay->tally, tap);
     relay->finish_seen |= tap->finished;
     relay->error_seen |= tap->has_error;
@@ -462,6 +463,8 @@ void relay_fini(struct relay *relay)
     chunk_put(relay->building);
     relay->building = NULL;
     buffer_free(&relay->pending);
+    free(relay->memo);
+    relay->memo = NULL;
     unzip_free(relay->unzip);
     relay->unzip = NULL;
     buffer_free(&relay->packed);

@@ -27,6 +27,7 @@ struct relay {
     struct chunk *building; /* what this read has brought so far */
     struct sse sse;
     struct buffer pending; /* bytes of an event that is not whole, empty mostly */
+    struct tap_memo *memo; /* of an event stream; on the heap, since other answers need none */
     struct tap tap;
     struct tally tally;
     struct unzip *unzip;

@@ -678,6 +678,52 @@ void tap_feed(struct tap *tap, struct span piece)
     }
 }
 
+/* ---- events that begin alike ---- */
+
+#define ALIKE_BYTES_LEAST 48 /* fewer are read as fast as they are compared */
+
+/* The bytes that the event has in common with the first one, up to a bracket: there the reader is
+ * between two tokens. */
+static uint16_t bytes_alike(const struct tap_memo *memo, struct span event)
+{
+    uint16_t alike = 0;
+
+    for (uint16_t i = 0; i < memo->seen && i < event.size && memo->text[i] == event.data[i]; i++)
+        if (memo->text[i] == '{' || memo->text[i] == '[')
+            alike = (uint16_t)(i + 1);
+    return alike;
+}
+
+/* Learns from the first two events. */
+static void learn(struct tap_memo *memo, enum tap_shape shape, struct span event)
+{
+    if (memo->seen == 0) {
+        memo->seen = (uint16_t)(event.size < TAP_MEMO_BYTES ? event.size : TAP_MEMO_BYTES);
+        memcpy(memo->text, event.data, memo->seen);
+        return;
+    }
+    memo->settled = true;
+    memo->alike = bytes_alike(memo, event);
+    if (memo->alike < ALIKE_BYTES_LEAST)
+        memo->alike = 0;
+    tap_init(&memo->after, shape);
+    tap_feed(&memo->after, (struct span){memo->text, memo->alike});
+}
+
+void tap_read_event(struct tap *tap, struct tap_memo *memo, enum tap_shape shape, struct span event)
+{
+    if (memo->alike > 0 && event.size > memo->alike &&
+        memcmp(event.data, memo->text, memo->alike) == 0) {
+        *tap = memo->after;
+        tap_feed(tap, span_from(event, memo->alike));
+        return;
+    }
+    tap_init(tap, shape);
+    tap_feed(tap, event);
+    if (!memo->settled && event.size > 0)
+        learn(memo, shape, event);
+}
+
 bool tap_whole(const struct tap *tap)
 {
     if (tap->broken)

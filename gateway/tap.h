@@ -96,6 +96,21 @@ void tap_init(struct tap *tap, enum tap_shape shape);
  * vector compares. UTF-8 is not checked. */
 void tap_feed(struct tap *tap, struct span piece);
 
+/* How the events of one stream begin: most have their first half in common, which is then read
+ * once. Zeroed: nothing is known yet. */
+#define TAP_MEMO_BYTES 224
+struct tap_memo {
+    uint16_t seen;  /* bytes kept of the first event; 0: none has come */
+    uint16_t alike; /* bytes that the others are expected to begin with; 0: not known */
+    bool settled;   /* alike is known, or there is nothing to gain */
+    char text[TAP_MEMO_BYTES];
+    struct tap after; /* the reader behind the first `alike` bytes of text */
+};
+
+/* Reads one event whole, as tap_init() and tap_feed() would: the results are the same. */
+void tap_read_event(struct tap *tap, struct tap_memo *memo, enum tap_shape shape,
+                    struct span event);
+
 /* Was the document whole and sound? */
 bool tap_whole(const struct tap *tap);
 

@@ -594,6 +594,49 @@ static void quirks_of_servers_are_read(void **state)
     assert_false(llamacpp.numbers.suspect);
 }
 
+static void events_that_begin_alike_are_read_as_any_other(void **state)
+{
+    (void)state;
+    static const char *const events[] = {
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}",
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[{\"index\":0,\"delta\":{\"content\":\"abc\"}}],\"usage\":{\"prompt_tokens\":3,"
+        "\"completion_tokens\":1,\"total_tokens\":4}}",
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[{\"index\":0,\"delta\":{\"content\":\"defg\"},\"finish_reason\":\"stop\"}],\"usage\":"
+        "{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5}}",
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[{\"index\":1,\"delta\":{\"content\":\"x\"}}]}",
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":3,\"total_tokens\":6}}",
+        "{\"error\":{\"message\":\"no\"}}",
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+        "\"choices\":"
+        "[{\"index\":0,\"delta\":{",
+        "null",
+    };
+    struct tap_memo memo = {0};
+
+    for (size_t round = 0; round < 2; round++)
+        for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+            const struct span event = span_of(events[i]);
+            struct tap fresh, alike;
+
+            tap_init(&fresh, TAP_CHAT);
+            tap_feed(&fresh, event);
+            tap_read_event(&alike, &memo, TAP_CHAT, event);
+            assert_memory_equal(&alike, &fresh, offsetof(struct tap, number));
+            assert_int_equal(tap_whole(&alike), tap_whole(&fresh));
+        }
+    assert_true(memo.alike >= 48);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -618,6 +661,7 @@ int main(void)
         cmocka_unit_test(usage_of_two_places_is_suspect),
         cmocka_unit_test(transcriptions_say_tokens_or_seconds),
         cmocka_unit_test(quirks_of_servers_are_read),
+        cmocka_unit_test(events_that_begin_alike_are_read_as_any_other),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
