@@ -43,6 +43,7 @@ const struct endpoint_row *endpoint_row(enum endpoint endpoint);
  * *out_rest is the id as it came, else {NULL, 0}. ENDPOINT_NONE: none of ours. */
 enum endpoint endpoint_of_path(struct span path, struct span *out_rest);
 
+/* The row of a kind: one of kind.def, never KIND_COUNT. */
 const struct kind_row *kind_row(enum kind kind);
 
 #endif
