@@ -449,7 +449,8 @@ class Http2IsBounded(GatewayTest):
         self.assertFalse({"connection", "keep-alive", "x-hop", "upgrade", "proxy-connection",
                           "transfer-encoding"} & {name for name, _ in reply.headers})
 
-    def test_an_early_answer_is_read_before_the_rest_is_refused(self):
+    def refused_amid_its_body(self):
+        """A connection whose stream 1 has had its answer while its body is still coming."""
         conn = self.raw_h2()
         fields = [(":method", "POST"), (":scheme", "http"), (":path", "/v1/chat/completions"),
                   (":authority", "gateway"), ("authorization", "Bearer wrong"),
@@ -457,6 +458,10 @@ class Http2IsBounded(GatewayTest):
         conn.send_headers(1, fields)
         conn.send_data(1, b"{" * 1000)
         conn.wait_until(lambda: conn.over(1))
+        return conn
+
+    def test_an_early_answer_is_read_before_the_rest_is_refused(self):
+        conn = self.refused_amid_its_body()
         time.sleep(0.1)
         self.assertNotIn(1, conn.resets)
         conn.send_data(1, b"{" * 1000)
@@ -464,13 +469,7 @@ class Http2IsBounded(GatewayTest):
         self.assertEqual(conn.resets[1], 0)
 
     def test_a_body_that_ends_behind_an_early_answer_is_not_reset(self):
-        conn = self.raw_h2()
-        fields = [(":method", "POST"), (":scheme", "http"), (":path", "/v1/chat/completions"),
-                  (":authority", "gateway"), ("authorization", "Bearer wrong"),
-                  ("content-type", "application/json")]
-        conn.send_headers(1, fields)
-        conn.send_data(1, b"{" * 1000)
-        conn.wait_until(lambda: conn.over(1))
+        conn = self.refused_amid_its_body()
         conn.send_data(1, b"", end_stream=True)
         time.sleep(1.5)
         self.assertNotIn(1, conn.resets)
