@@ -23,16 +23,50 @@
 struct replica_state;  /* router's: outlives snapshots, found by "model/replica" */
 struct model_state;    /* router's: outlives snapshots, found by name */
 struct estimate_state; /* meter's: learned bytes per token of a model */
+struct replica_account; /* meter's: tokens and cost of a replica, found by "model/replica" */
+struct zone;            /* base/zone.h */
 
-/* pusd (1e-12 USD) per token. */
-struct price {
-    int64_t from_us; /* holds from this moment (microseconds since 1970 UTC) on */
+/* pusd (1e-12 USD) per token, by class. */
+struct rates {
     int64_t input;
-    int64_t cached_input; /* = input when the row does not say */
-    int64_t cache_write;  /* = input when the row does not say */
+    int64_t cached_input; /* = input when the file does not say */
+    int64_t cache_write;  /* = input when the file does not say */
     int64_t output;
-    int64_t reasoning; /* = output when the row does not say */
-    int64_t cache_hit; /* 0 when the row does not say */
+    int64_t reasoning; /* = output when the file does not say */
+};
+
+/* Other rates for calls whose prompt (input, cached_input and cache_write together) is longer. */
+struct price_bracket {
+    int64_t above; /* tokens */
+    struct rates rates;
+};
+
+/* A discount on all that a tenant used of a model in a month: it is given on the invoice, never in a
+ * row, so that it does not depend on the order in which gateways write. */
+struct price_volume {
+    int64_t above; /* tokens of all classes together in the month */
+    int64_t factor_ppm;
+};
+
+#define PRICE_BRACKETS_MAX 3u
+#define PRICE_VOLUMES_MAX 4u
+#define PRICE_PPM 1000000 /* a factor of 1 */
+
+/* One dated row of a model's price. */
+struct price {
+    int64_t from_us;  /* holds from this moment (microseconds since 1970 UTC) on … */
+    int64_t until_us; /* … and before this one; INT64_MAX: open. Never a gap before the next row */
+    struct rates rates;
+    int64_t cache_hit; /* pusd per token of an answer from our own cache; 0 when not said */
+    int64_t tier_ppm[SERVICE_TIERS]; /* factor of all rates; each product is whole */
+    bool bracket_marginal;  /* only the tokens beyond a bracket cost its rates; else all of the call */
+    bool bracket_inclusive; /* a prompt of exactly `above` tokens is beyond it already */
+    uint32_t bracket_count;
+    struct price_bracket brackets[PRICE_BRACKETS_MAX]; /* ascending */
+    bool volume_marginal; /* only the tokens beyond are cheaper; else all of the month */
+    uint32_t volume_count;
+    struct price_volume volumes[PRICE_VOLUMES_MAX]; /* ascending */
+    uint32_t book; /* set by meter_adopt(): its row in the meter's price book */
 };
 
 struct tls_context; /* gateway's: certificates and keys as the TLS library wants them */
@@ -77,7 +111,19 @@ struct config_replica {
     int64_t pusd_per_hour;       /* -1: not said */
     uint32_t index;              /* of this replica in its model: 0 … MODEL_REPLICAS_MAX - 1 */
     struct replica_state *state; /* set by router_adopt() before publication */
+    struct replica_account *account; /* set by meter_adopt() before publication */
 };
+
+/* What a chat template may add to the text of a prompt, in tokens: the bound counts on it. */
+struct config_template {
+    int64_t fixed;       /* once a prompt */
+    int64_t per_message;
+    int64_t per_tool;
+    int64_t schema_percent; /* tokens of tools' schemas, of 100 for their JSON bytes */
+};
+
+/* Parts of a prompt that are no text. */
+enum part_kind { PART_IMAGE, PART_AUDIO, PART_VIDEO, PART_FILE, PART_KINDS };
 
 #define MODEL_REPLICAS_MAX 64
 #define CONFIG_MODELS_MAX 256
@@ -90,6 +136,8 @@ struct config_model {
     uint32_t price_count;
     int64_t context;            /* tokens; 0: not said */
     int64_t output;             /* most tokens an answer; 0: not said */
+    struct config_template template_tokens;
+    int64_t part_tokens[PART_KINDS]; /* most tokens of one part that is no text; 0: not said */
     struct span upstream_model; /* the name that replicas know; = name when not said */
     struct span *aliases;
     uint32_t alias_count;
@@ -170,6 +218,7 @@ struct config_tenant {
     struct model_set models; /* which it may use; all when not said */
     uint32_t allow;          /* enum refused_field bits */
     struct span tags_json;   /* {"team":"search",…} compact, ready for the row; {NULL, 0}: none */
+    const struct zone *zone; /* where its days and months begin; UTC when not said. Never NULL */
     uint8_t salt[16];        /* secret of this tenant in this process, for cache_salt */
 };
 
@@ -192,6 +241,13 @@ struct config {
     struct span log_access;
     int32_t log_level;          /* enum log_level */
     struct span journal;        /* directory; {NULL, 0}: none is kept */
+    struct span ledger;         /* path of the SQLite file; {NULL, 0}: none is kept */
+    struct span signing_key;    /* path of the PEM file that heads are signed with; {NULL, 0}: signing.key
+                                 * in the journal directory, made when absent */
+    struct span anchor_file;    /* where anchors are appended; {NULL, 0}: nowhere */
+    struct span anchor_command; /* run by /bin/sh with an anchor on its standard input; {NULL, 0}: none */
+    bool durable;               /* durability: power; the last bytes wait until the row is synced */
+    int64_t opex_ppm;           /* factor on usd_per_hour; PRICE_PPM: 1 */
     struct span *names_servers; /* address and port of name servers; none: the system's are asked */
     uint32_t names_server_count;
 

@@ -1,51 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter/meter.h: may they, and what did it cost; the door of this room.
+/* meter/meter.h: may they, and what did it cost; the door of this room for the data path.
  *
  * For:       one slot in the in-flight table per admitted exchange, the running tokens in it, the
- *            price, and the journal row that the writer thread makes of it.
- * Promises:  1. A slot taken by meter_admit() becomes exactly one row, whatever went wrong.
+ *            price, and the journal row that the writer thread makes of it. Who reads what was
+ *            charged comes in by books.h.
+ * Promises:  1. A slot taken by meter_admit() becomes exactly one row, whatever went wrong, and
+ *            whatever instant the process is killed at.
  *            2. Running totals are in the shared table before the bytes that they count leave
  *               (meter_publish() is a few stores, the last one a release).
  *            3. Workers never write to a disk and never wait for one.
  *            4. Money is integer: picodollars; no float anywhere.
+ *            5. Rows are chained by hash, and every file ends with a signed head.
  * Example:   slot = meter_admit(meter, &opening);
  *            meter_route(slot, &route);
- *            meter_publish(slot, &usage, SOURCE_RUNNING, bytes_out);
- *            meter_settle(meter, slot, &ending);
- * Not yet:   the hash chain of rows (prev), signed heads and the recovery of a dead process's table
- *            come with billing.
+ *            meter_publish(slot, &running);
+ *            cost_pusd = meter_settle(meter, slot, &ending, NULL);
  * Called by: steps.c, exchange.c and replica.c of the gateway, its start and reload, admin.c.
  * Knows not: sockets, HTTP bodies, how a replica is chosen. */
 #ifndef METER_METER_H
 #define METER_METER_H
 
+#include "config/base/load.h"
 #include "config/config.h"
 
+struct books;
 struct meter;
 struct slot; /* 1 KiB in the shared table; owned by one exchange from admit to settle */
 
 /* Opens the journal directory (made if absent; config->journal empty: rows go nowhere but are still
- * counted), the lock, the in-flight table of limits_in_flight slots, and starts the writer thread.
- * One per process. The file is <gateway>-<epoch>-<first seq>.jsonl, the table
- * <gateway>-<epoch>.inflight, both under <gateway>.lock. A table left by a dead process is kept
- * (renamed aside as *.dead). problem: what is wrong, in words.
- * Errors: ERR_BAD_VALUE (gateway's name), ERR_INTERNAL (the system, or another process holds the
- * lock), ERR_NO_MEMORY. */
+ * counted), the in-flight table of limits_in_flight slots, makes rows of what dead processes left
+ * (recover.h), and starts the writer and, with a ledger or anchors, the keeper (keeper.h).
+ * One per process. problem: what is wrong, in words.
+ * Errors: ERR_BAD_VALUE (gateway's name, the signing key, a journal that is damaged), ERR_INTERNAL
+ * (the system), ERR_NO_MEMORY. */
 MUST_CHECK enum err meter_open(const struct config *config, struct meter **out_meter, char *problem,
                                size_t problem_size);
 
-/* Stops the writer when all ended slots are rows on disk, however long the disk takes, and closes.
- * No other call may be under way. What meter_adopt() set ends here too. NULL is fine. */
+/* Stops the keeper: queries that wait are done as refused. Before the threads go that they were
+ * asked from. NULL is fine. */
+void meter_quiesce(struct meter *meter);
+
+/* Stops the writer when all ended slots are rows on disk, however long the disk takes, writes the
+ * last head, and closes. No other call may be under way. What meter_adopt() set ends here too.
+ * NULL is fine. */
 void meter_close(struct meter *meter);
 
-/* Binds a snapshot: sets config_model.estimate, by model name, outliving snapshots. One thread at a
- * time, before the snapshot is published. Errors: ERR_NO_MEMORY. */
-MUST_CHECK enum err meter_adopt(struct config *config);
+/* Binds a snapshot, by names, outliving it: config_model.estimate, config_replica.account, and the
+ * prices' rows in the book. One thread at a time, before the snapshot is published.
+ * Errors: ERR_NO_MEMORY (of the book as well: this process has seen too many different prices). */
+MUST_CHECK enum err meter_adopt(struct meter *meter, struct config *config);
 
-/* Is the journal writable (for /readyz)? */
+/* A new snapshot is live: what may be changed while running is taken from it. Any thread. */
+void meter_heed(struct meter *meter, const struct config *config);
+
+/* Can what is admitted now be written down (for /readyz and admit)? */
 bool meter_ready(const struct meter *meter);
 
-#define METER_OPENING_BYTES 408 /* of all texts of an opening together */
+/* Has the disk failed in a way after which nothing can be trusted but a new start (EIO, a failed
+ * sync)? The process must end, non-zero; the table is kept for the next one. */
+bool meter_failed(const struct meter *meter);
+
+#define METER_OPENING_BYTES 392 /* of all texts of an opening together */
 
 /* What is known when the exchange is admitted. Spans are copied (cut to what fits, flagged; tags
  * whole or not at all). */
@@ -57,6 +72,7 @@ struct meter_opening {
     enum endpoint endpoint;
     struct span class;
     bool stream;
+    enum service_tier tier;
     struct span model_asked;
     int64_t admitted_us; /* wall */
     int64_t bytes_in;
@@ -72,15 +88,32 @@ struct meter_route {
     int64_t queue_us; /* time waited for the grant, total so far */
     int64_t sent_us;  /* wall, 0: not sent */
     uint32_t attempts;
-    const struct price *price;
+    const struct price *price; /* of an adopted snapshot */
+    const struct estimate_state *estimate; /* with prompt_bytes: what a crash is settled by where the */
+    int64_t prompt_bytes;                  /* server says no running usage */
     struct span why; /* reason in words, short */
 };
 /* Writes the route into the slot; texts are copied, cut to what fits. The slot must be open. */
 void meter_route(struct slot *slot, const struct meter_route *route);
 
-/* Running totals of the attempt under way: before the bytes that carry them leave. */
-void meter_publish(struct slot *slot, const struct usage *usage, enum usage_source source,
-                   int64_t bytes_out);
+/* Running totals of the attempt under way. */
+struct meter_running {
+    struct usage usage;
+    int64_t bytes_out;
+    int64_t text_bytes; /* of the answer so far, for the estimator */
+    int64_t pieces;     /* events with text so far, likewise; 0: no stream */
+    uint32_t source;    /* enum usage_source */
+    uint32_t delivered; /* 1: a byte of the replica's answer is about to leave, or has left */
+};
+
+/* Before the bytes that they count leave. */
+void meter_publish(struct slot *slot, const struct meter_running *running);
+
+/* What an estimate of a crashed exchange starts from, as of its route. */
+struct meter_guess {
+    int64_t input;           /* tokens of the prompt */
+    uint64_t answer, pieces; /* what was learned, as in struct tokens_ratio */
+};
 
 /* An attempt that was not delivered, with the tokens it is known to have made (for the row's
  * wasted; two fit, the tokens of more join the second's). */
@@ -97,17 +130,21 @@ struct meter_ending {
     int64_t first_token_us; /* wall; 0: none */
     int64_t ended_us;       /* wall */
     int64_t bytes_out;
-    int64_t cost_pusd; /* from meter_cost(); 0 when not billable */
+    int64_t text_bytes, pieces; /* as in struct meter_running */
+    int64_t unit_cost_pusd;     /* from meter_unit_cost(); -1: not known */
 };
 
-/* Marks the slot ended: no system call, safe against kill -9. The slot is the writer's from here
- * on. */
-void meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending);
+/* Who waits until a row cannot be lost any more. Embedded in the exchange. */
+struct meter_wait {
+    void (*durable)(struct meter_wait *wait); /* on the writer's thread: a doorbell */
+};
 
-/* The price of usage, exact. Classes of -1 count 0.
- * Errors: ERR_BAD_VALUE (overflow or a negative count); *out_pusd is then untouched. */
-MUST_CHECK enum err meter_cost(const struct usage *usage, const struct price *price,
-                               int64_t *out_pusd);
+/* Prices the slot and marks it ended: no system call, safe against kill -9. The slot is the
+ * writer's from here on. Returns the cost (pusd); 0 when not billable, or when it does not fit (the
+ * row is then usage_suspect). wait: rung once when the row is synced (durability: power); NULL, and
+ * with durability: process, nobody waits. */
+int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
+                     struct meter_wait *wait);
 
 /* The estimator: learned bytes per token of a model, separately for prompts and answers; and tokens
  * per event of its streams. */
@@ -131,14 +168,99 @@ void meter_estimate(const struct estimate_state *state, const struct meter_sizes
 void meter_learn(struct estimate_state *state, const struct meter_sizes *sizes,
                  const struct usage *usage);
 
-/* A picodollar amount as USD decimal text ("0.000123") and a NUL; returns its length. out: at least
- * 40 bytes. */
-size_t meter_format_usd(int64_t pusd, char *out);
+/* How far the estimator was off lately for this model: the mean of |estimated ÷ reported − 1| over
+ * recent lessons, in thousandths, of prompts and of answers; -1: nothing was learned yet. */
+void meter_estimate_error(const struct estimate_state *state, int64_t *out_prompt_permille,
+                          int64_t *out_answer_permille);
+
+/* ---- what an ask would cost ---- */
+
+/* What of an ask decides its cost. */
+struct meter_ask {
+    int64_t text_bytes;   /* raw text of prompts, messages and tools; at least one token needs one
+                           * byte, so it bounds them */
+    int64_t messages;
+    int64_t tools;
+    int64_t tool_bytes;   /* of their JSON, within text_bytes */
+    int64_t token_ids;    /* prompts given as token ids */
+    int64_t parts[PART_KINDS];
+    int64_t prompts;      /* ≥ 1 */
+    int64_t n;            /* answers a prompt, ≥ 1 */
+    int64_t max_tokens;   /* asked for; -1: not said */
+    bool generates;       /* false: embeddings, rerank …: no output */
+    int64_t default_output; /* what an absent bound means upstream (16 for completions); -1: no bound */
+    enum service_tier tier;
+};
+
+struct meter_quote {
+    bool bounded;         /* false: there is no bound (a part without part_tokens, no output limit) */
+    const char *unbounded_by; /* in words, static */
+    struct usage most;    /* all input at the dearest class of input, all output likewise */
+    int64_t most_pusd;    /* no call of this ask can cost more; -1: unbounded, or does not fit */
+    struct usage probable;
+    int64_t probable_pusd;
+    int64_t output_bound; /* max_tokens that the bound counts on; -1: none */
+};
+
+/* What an ask costs at most and probably, on a model, admitted at a moment (wall, µs). Pure but for
+ * what was learned. false: the model has no price then. */
+bool meter_quote(const struct config_model *model, const struct meter_ask *ask, int64_t at_us,
+                 struct meter_quote *out_quote);
+
+/* ---- replicas: what a token costs us, and whether the engine counts as we do ---- */
+
+/* An attempt on this replica begins; ends, with the tokens it is known to have made, delivered or
+ * wasted (-1 counts 0). Any thread. */
+void meter_attempt_begins(const struct config_replica *replica);
+void meter_attempt_ends(const struct config_replica *replica, const struct usage *usage,
+                        uint64_t now_ns);
+
+/* What a computed token costs us on this replica now (pusd); -1: not known. */
+int64_t meter_unit_cost(const struct config *config, const struct config_replica *replica,
+                        uint64_t now_ns);
+
+/* What the engine's own counters say (-1: not said). One thread at a time for a replica. */
+void meter_reconcile(const struct config_replica *replica, const struct load *load,
+                     uint64_t now_ns);
+
+struct meter_replica_view {
+    int64_t prompt_tokens, generation_tokens; /* ours: of attempts that ended */
+    int64_t engine_prompt_tokens, engine_generation_tokens; /* the engine's over the same time; -1 */
+    int64_t drift_prompt_tokens, drift_generation_tokens; /* engine − ours, at the last moment when
+                                                           * nothing was under way; 0 until then */
+    int64_t drift_age_ms; /* since that moment; -1: there was none yet */
+    uint64_t engine_restarts; /* times its counters fell: the comparison began anew */
+    int64_t tokens_per_hour;  /* measured: tokens that had to be computed; -1: not yet */
+    int64_t unit_cost_pusd;   /* what such a token costs us; -1: usd_per_hour not said, or not yet */
+};
+void meter_replica_view(const struct config_replica *replica, const struct config *config,
+                        uint64_t now_ns, struct meter_replica_view *out_view);
+
+/* ---- questions to the ledger, off the workers' threads ---- */
+
+/* Embedded in what is asked. run() is called on the keeper's thread with the books open, refused()
+ * instead when there are none or they cannot be read; either ends with the asker's own doorbell. */
+struct meter_query {
+    struct meter_query *next;
+    void (*run)(struct meter_query *query, struct books *books);
+    void (*refused)(struct meter_query *query, const char *problem);
+};
+
+/* Errors: ERR_NO_LEDGER, ERR_OVERLOADED (METER_QUERIES_MAX wait already): neither function is
+ * called then. Any thread. */
+MUST_CHECK enum err meter_query(struct meter *meter, struct meter_query *query);
+
+#define METER_QUERIES_MAX 64u
 
 struct meter_view {
     uint32_t slots, open, ended_waiting;
     uint64_t rows;
     bool failing; /* the last write failed */
+    bool full;    /* no room for new work: what is under way still fits the reserve */
+    uint64_t recovered; /* rows made of what dead processes left, since the start */
+    uint64_t synced;    /* rows that a power cut cannot take any more */
+    int64_t anchor_age_ms; /* since the last anchor was told; -1: none yet, or nowhere to tell */
+    int64_t ledger_behind_rows; /* not in the ledger yet; -1: there is none */
 };
 /* The present numbers, each as of its own moment. Any thread. */
 void meter_view(const struct meter *meter, struct meter_view *out_view);

@@ -74,6 +74,9 @@ enum usage_flag {
     FLAG_TRANSLATED = 1u << 3,    /* the API asked for was translated to another's and back */
 };
 
+/* The service that a client asked for (service_tier in the body); its price may differ. */
+enum service_tier { TIER_STANDARD, TIER_FLEX, TIER_PRIORITY, SERVICE_TIERS };
+
 /* How an exchange ended, as the row says it. */
 enum outcome {
     OUTCOME_OK,
@@ -82,6 +85,7 @@ enum outcome {
     OUTCOME_TIMEOUT,
     OUTCOME_REFUSED,
     OUTCOME_SHED,
+    OUTCOME_CRASH_RECOVERED, /* its process died; what it had published is what is charged */
     OUTCOME_COUNT
 };
 
