@@ -165,7 +165,8 @@ struct exchange *exchange_open(struct worker *worker, struct conn *conn)
 
 static void close_exchange(struct exchange *x)
 {
-    if (x->grant_awaited)
+    (void)exchange_unawait_row(x);
+    if (x->grant_awaited || x->durable == DURABLE_WAITS)
         return; /* the letter closes it when it arrives */
     assert(x->attempt == NULL && x->slot == NULL && x->ticket.model == NULL);
     deadline_clear(x->worker, &x->deadline);
@@ -198,6 +199,42 @@ void exchange_granted(struct ticket *ticket)
     x->grant_letter.read = read_grant;
     x->grant_posted = true;
     mailbox_post(&x->worker->mailbox, &x->grant_letter);
+}
+
+/* ---- rows that are synced ---- */
+
+static void read_durable(struct letter *letter)
+{
+    struct exchange *x = container_of(letter, struct exchange, durable_letter);
+    x->durable = DURABLE_DONE;
+    if (x->step == STEP_done)
+        close_exchange(x);
+    else
+        exchange_wake(x);
+}
+
+/* On the writer's thread. */
+static void row_is_durable(struct meter_wait *wait)
+{
+    struct exchange *x = container_of(wait, struct exchange, durable_wait);
+    mailbox_post(&x->worker->mailbox, &x->durable_letter);
+}
+
+struct meter_wait *exchange_await_row(struct exchange *x)
+{
+    x->durable = DURABLE_WAITS;
+    x->durable_wait.durable = row_is_durable;
+    x->durable_letter.read = read_durable;
+    x->durable_slot = x->slot;
+    return &x->durable_wait;
+}
+
+bool exchange_unawait_row(struct exchange *x)
+{
+    if (x->durable != DURABLE_WAITS || !meter_unwait(x->worker->server->meter, x->durable_slot))
+        return false;
+    x->durable = DURABLE_DONE;
+    return true;
 }
 
 /* ---- what protocols hand in ---- */
@@ -351,12 +388,30 @@ void exchange_delivering(struct exchange *x, const struct chunk *chunk)
     x->delivered_text_bytes = chunk->text_bytes;
     x->delivered_pieces = chunk->pieces;
     x->flags |= chunk->flags;
-    if (chunk->source == SOURCE_NONE)
-        return;
-    x->delivered = chunk->usage;
-    x->delivered_source = chunk->source;
+    if (chunk->source != SOURCE_NONE) {
+        x->delivered = chunk->usage;
+        x->delivered_source = chunk->source;
+    }
+    exchange_publish(x);
+}
+
+void exchange_publish(struct exchange *x)
+{
+    const bool whole = x->whole_source != SOURCE_NONE && !x->ask.stream; /* it is charged whole */
+    struct meter_running running = {
+        .usage = whole ? x->whole : x->delivered,
+        .bytes_out = x->bytes_out,
+        .text_bytes = x->delivered_text_bytes,
+        .pieces = x->delivered_pieces,
+        .source = whole ? x->whole_source : x->delivered_source,
+        .delivered = x->delivered_any && x->answer.status == 200,
+    };
+    if (!x->counts_whole) { /* who finds it after a crash estimates */
+        running.usage = USAGE_UNKNOWN;
+        running.source = SOURCE_NONE;
+    }
     if (x->slot)
-        meter_publish(x->slot, &x->delivered, chunk->source, x->bytes_out);
+        meter_publish(x->slot, &running);
 }
 
 void exchange_answered(struct exchange *x)

@@ -70,6 +70,13 @@ struct answer {
     struct field *fields; /* in the arena; no connection-level fields, no content-length, no date */
 };
 
+/* An answer that may not end before its row is synced (durability: power). */
+enum durable {
+    DURABLE_NOT,   /* it is not settled yet, or need not wait */
+    DURABLE_WAITS, /* settled; the writer will ring */
+    DURABLE_DONE   /* rung, or waited for in vain */
+};
+
 struct exchange {
     /* open: written by the protocol before exchange_begin(), borrowed texts copied to the arena */
     struct worker *worker;
@@ -132,6 +139,13 @@ struct exchange {
     int64_t whole_text_bytes, whole_pieces;
     bool delivered_any; /* a byte of the replica's body has been handed over */
     uint32_t flags;
+    bool counts_whole; /* send: the server's usage counts all that it makes for this ask */
+    /* relay: written by exchange_settled_early() and those it rings */
+    enum durable durable;
+    struct meter_wait durable_wait;
+    struct letter durable_letter;
+    const struct slot *durable_slot;
+    int64_t cost_pusd; /* settle, or relay when it is settled early */
     uint64_t rest_until_ns; /* send: a busy replica asked for so long a rest; queue heeds it */
     uint64_t queued_ns;     /* queue: when it began to wait */
     uint64_t ping_ns;       /* when the next comment goes out on an early head */
@@ -180,6 +194,16 @@ void exchange_abandon(struct exchange *x);
 /* Before the first byte of the cursor's chunk leaves: its running totals are published. For each
  * chunk, at least once. */
 void exchange_delivering(struct exchange *x, const struct chunk *chunk);
+
+/* Puts its running totals into the in-flight table. */
+void exchange_publish(struct exchange *x);
+
+/* It waits for its row to be synced: the wait to settle its slot with, which leads to durable =
+ * DURABLE_DONE and a turn of its steps. */
+struct meter_wait *exchange_await_row(struct exchange *x);
+
+/* Waits no longer; false: it did not wait, or the writer has begun to ring already. */
+bool exchange_unawait_row(struct exchange *x);
 
 /* The protocol has handed the whole answer to the socket: the exchange may settle. bytes: what was
  * sent, framing included. */

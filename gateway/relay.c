@@ -75,6 +75,8 @@ enum err relay_begin(struct attempt *attempt)
     relay->events = attempt->status == 200 && is_event_stream(attempt);
     tap_init(&relay->tap, shape_of(attempt));
     tally_init(&relay->tally);
+    relay->holds = attempt->status == 200 && attempt->exchange->slot &&
+                   meter_is_durable(attempt->worker->server->meter);
     relay->tally.whole_body = !relay->events;
     relay->tally.per_choice = !kind_row(attempt->model->kind)->whole;
     const enum err err = rewrite_begin(attempt);
@@ -112,6 +114,15 @@ static enum err pass(struct relay *relay, struct span bytes, size_t hint)
     return OK;
 }
 
+static void hold(struct relay *relay, struct chunk *chunk)
+{
+    if (relay->held)
+        relay->held_last->next = chunk;
+    else
+        relay->held = chunk;
+    relay->held_last = chunk;
+}
+
 void relay_flush(struct relay *relay)
 {
     struct chunk *chunk = relay->building;
@@ -125,7 +136,29 @@ void relay_flush(struct relay *relay)
     chunk->source = tally_usage(&relay->tally, &chunk->usage, &chunk->flags);
     chunk->text_bytes = relay->tally.text_bytes + (relay->events ? 0 : relay->tap.text_bytes);
     chunk->pieces = relay->tally.pieces;
-    flight_append(&relay->flight, chunk);
+    if (relay->holds && (relay->done_seen || relay->ending))
+        hold(relay, chunk);
+    else
+        flight_append(&relay->flight, chunk);
+}
+
+void relay_release(struct relay *relay)
+{
+    while (relay->held) {
+        struct chunk *chunk = relay->held;
+        relay->held = chunk->next;
+        chunk->next = NULL;
+        flight_append(&relay->flight, chunk);
+    }
+    relay->held_last = NULL;
+}
+
+size_t relay_waiting(const struct relay *relay)
+{
+    size_t bytes = flight_waiting(&relay->flight);
+    for (const struct chunk *chunk = relay->held; chunk; chunk = chunk->next)
+        bytes += chunk->size;
+    return bytes;
 }
 
 /* ---- event streams ---- */
@@ -460,6 +493,12 @@ void relay_error_event(struct attempt *attempt, enum err err)
 
 void relay_fini(struct relay *relay)
 {
+    while (relay->held) {
+        struct chunk *chunk = relay->held;
+        relay->held = chunk->next;
+        chunk->next = NULL;
+        chunk_put(chunk);
+    }
     chunk_put(relay->building);
     relay->building = NULL;
     buffer_free(&relay->pending);

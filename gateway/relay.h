@@ -25,6 +25,7 @@ struct unzip;
 struct relay {
     struct flight flight;
     struct chunk *building; /* what this read has brought so far */
+    struct chunk *held, *held_last; /* the answer's last bytes, while they wait for its row */
     struct sse sse;
     struct buffer pending; /* bytes of an event that is not whole, empty mostly */
     struct tap_memo *memo; /* of an event stream; on the heap, since other answers need none */
@@ -41,6 +42,8 @@ struct relay {
     bool decode;                   /* the client gets it unpacked */
     bool begun;                    /* an event (or a body byte) is for the client */
     bool done_seen, finish_seen, error_seen;
+    bool holds;  /* the last bytes wait until the answer's row is synced (durability: power) */
+    bool ending; /* what is flushed now is the last */
 };
 
 /* The head has come: decides how the body is read. Errors: ERR_NO_MEMORY. */
@@ -50,8 +53,14 @@ MUST_CHECK enum err relay_begin(struct attempt *attempt);
  * ERR_EVENT_TOO_LARGE, ERR_NO_MEMORY, ERR_REPLICA_PROTOCOL. */
 MUST_CHECK enum err relay_piece(struct attempt *attempt, struct span piece, size_t room_hint);
 
-/* The read is over: what it brought goes to the riders. */
+/* The read is over: what it brought goes to the riders, or is held. */
 void relay_flush(struct relay *relay);
+
+/* What was held goes to the riders. Safe when nothing was. */
+void relay_release(struct relay *relay);
+
+/* Bytes of the answer that riders have not been given yet, or have not taken. */
+size_t relay_waiting(const struct relay *relay);
 
 /* Is the answer's head ready for the client? Not while its body decides what it will say. */
 bool relay_has_head(const struct relay *relay);

@@ -155,6 +155,7 @@ enum err attempt_open(struct exchange *x, struct ask_problem *out_problem)
     x->attempt = attempt;
     flight_join(&attempt->relay.flight, &x->rider);
     metric_add(METRIC_attempts_total, 1);
+    meter_attempt_begins(attempt->replica);
     err = get_link(attempt);
     if (err != OK)
         attempt_end(attempt, ATTEMPT_CLIENT_GONE, err);
@@ -178,6 +179,15 @@ static void leave_link(struct attempt *attempt, bool keep)
         link_close(link);
 }
 
+/* The replica's account: what this attempt is known to have made it compute. */
+static void account(struct attempt *attempt)
+{
+    struct usage made = USAGE_UNKNOWN;
+    uint32_t flags = 0;
+    (void)tally_usage(&attempt->relay.tally, &made, &flags);
+    meter_attempt_ends(attempt->replica, &made, attempt->worker->now_ns);
+}
+
 void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause)
 {
     struct exchange *x = attempt->exchange;
@@ -194,14 +204,16 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
     deadline_clear(attempt->worker, &attempt->deadline);
     if (cut && attempt->relay.events)
         relay_error_event(attempt, cause);
+    attempt->relay.ending = whole;
     relay_flush(&attempt->relay);
     if (whole && attempt->status == 200) {
         x->whole_source = tally_usage(&attempt->relay.tally, &x->whole, &x->flags);
         x->whole_text_bytes = attempt->relay.tally.text_bytes;
         x->whole_pieces = attempt->relay.tally.pieces;
-        if (x->slot && !attempt->relay.events && x->whole_source != SOURCE_NONE)
-            meter_publish(x->slot, &x->whole, x->whole_source, x->bytes_out);
+        if (!attempt->relay.events)
+            exchange_publish(x);
     }
+    account(attempt);
     if (cut || attempt->relay.error_seen)
         x->broke = true;
     if (cut && x->cause == OK)
@@ -210,8 +222,17 @@ void attempt_end(struct attempt *attempt, enum attempt_result result, enum err c
                   attempt->head_ns ? attempt->head_ns - attempt->sent_ns : 0,
                   attempt->worker->now_ns);
     router_return(&x->ticket, attempt->worker->now_ns);
-    flight_end(&attempt->relay.flight, cut);
+    if (!attempt_holds_end(attempt)) { /* else step_relay() ends it */
+        relay_release(&attempt->relay);
+        flight_end(&attempt->relay.flight, cut);
+    }
     exchange_wake(x);
+}
+
+bool attempt_holds_end(const struct attempt *attempt)
+{
+    return attempt->state == ATTEMPT_ENDED && attempt->whole && !attempt->dropped &&
+           attempt->relay.holds && !attempt->relay.flight.ended;
 }
 
 void attempt_drop(struct exchange *x, enum attempt_result result)

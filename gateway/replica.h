@@ -73,6 +73,10 @@ MUST_CHECK enum err attempt_open(struct exchange *x, struct ask_problem *out_pro
  * closed), with this result. One that has ended already keeps the result that it had. */
 void attempt_drop(struct exchange *x, enum attempt_result result);
 
+/* Has the whole answer come, and waits its end for its row (durability: power)? Then step_relay()
+ * releases it and ends the flight. */
+bool attempt_holds_end(const struct attempt *attempt);
+
 /* Ends an attempt: the connection is kept or closed, the router is told, the ticket goes back,
  * riders see the end. For replica.c and relay.c. */
 void attempt_end(struct attempt *attempt, enum attempt_result result, enum err cause);

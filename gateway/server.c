@@ -310,17 +310,27 @@ static bool names_alike(const struct config *a, const struct config *b)
     return true;
 }
 
+static bool books_alike(const struct config *old, const struct config *config)
+{
+    return span_equal(old->ledger, config->ledger) &&
+           span_equal(old->signing_key, config->signing_key) &&
+           span_equal(old->anchor_file, config->anchor_file) &&
+           span_equal(old->anchor_command, config->anchor_command) &&
+           old->durable == config->durable;
+}
+
 /* What differs but is read at start alone. Called on the first worker's thread. */
 static void note_restart(struct server *server, const struct config *config)
 {
     const struct config *old = server->started_with;
     const bool same_admin = old->admin_present == config->admin_present &&
                             span_equal(old->admin.address, config->admin.address);
-    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s%s",
+    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s%s%s",
              listens_alike(old, config) ? "" : "listen ", same_admin ? "" : "admin ",
              old->workers == config->workers ? "" : "workers ",
              span_equal(old->gateway, config->gateway) ? "" : "gateway ",
              span_equal(old->journal, config->journal) ? "" : "meter.journal ",
+             books_alike(old, config) ? "" : "meter ",
              names_alike(old, config) ? "" : "names.servers ",
              old->limits_in_flight == config->limits_in_flight ? "" : "limits.in_flight ");
     if (server->restart_needed[0])
@@ -339,11 +349,12 @@ enum err server_reload(struct server *server, struct config_problems *out_proble
     if (err == OK)
         err = router_adopt(config, clock_now_ns());
     if (err == OK)
-        err = meter_adopt(config);
+        err = meter_adopt(server->meter, config);
     if (err == OK && !open_log(config))
         log_event(LOG_WARN, "log_not_opened", "the access log stays where it was");
     if (err == OK) {
         note_restart(server, config);
+        meter_heed(server->meter, config);
         tell_workers(server, config);
         metric_add(METRIC_reloads_total, 1);
         log_event(LOG_INFO, "reloaded", "configuration %llu is in force",
@@ -452,6 +463,11 @@ static bool drained(const struct worker *worker)
     return true;
 }
 
+static bool is_hurried(struct server *server)
+{
+    return atomic_load_explicit(&server->hurried, memory_order_relaxed);
+}
+
 static void heed_signals(struct worker *worker)
 {
     struct server *server = worker->server;
@@ -464,11 +480,13 @@ static void heed_signals(struct worker *worker)
         log_event(LOG_INFO, "draining", "no new connections; requests under way go on");
         tell_workers(server, NULL);
     }
-}
-
-static bool is_hurried(struct server *server)
-{
-    return atomic_load_explicit(&server->hurried, memory_order_relaxed);
+    if (meter_failed(server->meter) && !is_hurried(server)) {
+        log_event(LOG_ERROR, "journal_failed",
+                  "nothing more can be written down; the next start recovers what is under way");
+        server->stopping = true;
+        atomic_store_explicit(&server->hurried, true, memory_order_relaxed);
+        tell_workers(server, NULL);
+    }
 }
 
 /* The first worker heeds signals and the admin listener, and so is the last to go. */
@@ -556,7 +574,7 @@ static bool open_all(struct server *server, struct config *config)
 int server_run(struct config *config, const char *config_path)
 {
     struct server *server = &the_server;
-    char problem[256] = "";
+    char problem[512] = "";
     int code = 1;
     pthread_t threads[SERVER_WORKERS_MAX];
     uint32_t started = 0;
@@ -575,13 +593,13 @@ int server_run(struct config *config, const char *config_path)
                   config->log_access.data);
         goto out;
     }
-    if (server->workers == NULL || router_adopt(config, clock_now_ns()) != OK ||
-        meter_adopt(config) != OK) {
-        log_event(LOG_ERROR, "out_of_memory", "the gateway could not start");
-        goto out;
-    }
     if (meter_open(config, &server->meter, problem, sizeof problem) != OK) {
         log_event(LOG_ERROR, "journal_not_opened", "%s", problem);
+        goto out;
+    }
+    if (server->workers == NULL || router_adopt(config, clock_now_ns()) != OK ||
+        meter_adopt(server->meter, config) != OK) {
+        log_event(LOG_ERROR, "out_of_memory", "the gateway could not start");
         goto out;
     }
     if (!open_all(server, config))
@@ -603,12 +621,13 @@ int server_run(struct config *config, const char *config_path)
         visit_replicas(&server->workers[0]);
         run_worker(&server->workers[0]);
         hold_signals(true);
-        code = 0;
+        code = meter_failed(server->meter) ? 1 : 0;
     }
     for (uint32_t i = 1; i < started; i++)
         pthread_join(threads[i], NULL);
     log_event(LOG_INFO, "stopped", "all requests are settled or cut by the drain deadline");
 out:
+    meter_quiesce(server->meter);
     for (uint32_t i = 0; server->workers && i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     free(server->workers);

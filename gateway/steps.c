@@ -41,6 +41,7 @@ static enum outcome outcome_of(enum err err)
     case ERR_QUEUE_TIMEOUT:
     case ERR_BODIES_FULL:
     case ERR_NO_SLOT:
+    case ERR_JOURNAL:
     case ERR_NO_MEMORY:
     case ERR_DRAINING:
         return OUTCOME_SHED;
@@ -284,6 +285,7 @@ enum verdict step_admit(struct exchange *x)
         .endpoint = x->endpoint,
         .class = x->class ? x->class->name : (struct span){NULL, 0},
         .stream = x->ask.stream,
+        .tier = x->ask.tier,
         .model_asked = x->ask.model,
         .admitted_us = x->opened_us,
         .bytes_in = (int64_t)x->body.size,
@@ -292,6 +294,8 @@ enum verdict step_admit(struct exchange *x)
                          opening.trace_id.size + opening.tenant.size + opening.key.size +
                          opening.class.size + opening.model_asked.size;
     opening.tags_json = row_tags(x, texts < METER_OPENING_BYTES ? METER_OPENING_BYTES - texts : 0);
+    if (!meter_ready(x->worker->server->meter))
+        return fail(x, ERR_JOURNAL, NULL, NULL);
     x->slot = meter_admit(x->worker->server->meter, &opening);
     return x->slot ? NEXT : fail(x, ERR_NO_SLOT, NULL, NULL);
 }
@@ -518,6 +522,14 @@ static enum verdict retry(struct exchange *x)
     return RETRY;
 }
 
+/* Does the usage of this answer count all of it, and not one choice or prompt of several? */
+static bool counts_whole(const struct exchange *x)
+{
+    const bool several = x->ask.n * x->ask.prompts > 1 && x->ask.stream_options;
+    const bool summed = x->ask.stream && x->ask.prompts == 1; /* its stream counts each by itself */
+    return !several || summed || kind_row(x->model->kind)->whole;
+}
+
 static enum err send_attempt(struct exchange *x, struct ask_problem *out_problem)
 {
     const struct meter_route route = {
@@ -527,11 +539,14 @@ static enum err send_attempt(struct exchange *x, struct ask_problem *out_problem
         .sent_us = x->worker->wall_us,
         .attempts = ++x->attempts,
         .price = config_price_at(x->model, x->opened_us),
+        .estimate = x->model->estimate,
+        .prompt_bytes = x->ask.text_bytes,
         .why = reply_why(x),
     };
     x->replica = x->ticket.config_replica;
     if (x->sent_ns == 0)
         x->sent_ns = clock_now_ns(); /* not the turn's: what we cost lies within one turn */
+    x->counts_whole = counts_whole(x);
     meter_route(x->slot, &route);
     return attempt_open(x, out_problem);
 }
@@ -623,22 +638,7 @@ enum verdict step_send(struct exchange *x)
     return fail(x, cause, NULL, NULL);
 }
 
-/* ---- relay ---- */
-
-enum verdict step_relay(struct exchange *x)
-{
-    if (x->answered)
-        return NEXT;
-    /* Too long in all: what is under way is cut, so that the client sees it. */
-    if (x->attempt && x->attempt->state != ATTEMPT_ENDED &&
-        x->worker->now_ns >= whole_deadline_ns(x)) {
-        x->outcome = OUTCOME_TIMEOUT;
-        attempt_end(x->attempt, ATTEMPT_TIMEOUT, ERR_WHOLE_TIMEOUT);
-    }
-    return WAIT;
-}
-
-/* ---- settle ---- */
+/* ---- relay, settle ---- */
 
 /* How it ended, for the row: what a step above has said, else what became of the answer. */
 static enum outcome final_outcome(const struct exchange *x)
@@ -652,22 +652,14 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
-/* Does the usage of this answer count all of it, and not one choice or prompt of several? */
-static bool counts_whole(const struct exchange *x)
-{
-    const bool several = x->ask.n * x->ask.prompts > 1 && x->ask.stream_options;
-    const bool summed = x->ask.stream && x->ask.prompts == 1; /* its stream counts each by itself */
-    return !several || summed || kind_row(x->model->kind)->whole;
-}
-
 /* The tokens to charge, and where they come from: what was delivered; a plain answer that the
  * replica has finished counts whole once a byte of it has gone out. */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
     const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,
                                       x->delivered_pieces};
-    const bool all =
-        x->whole_source != SOURCE_NONE && x->delivered_any && (x->answered || !x->ask.stream);
+    const bool all = x->whole_source != SOURCE_NONE && x->delivered_any &&
+                     (x->answered || x->durable == DURABLE_WAITS || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
     ending->source = SOURCE_NONE;
     /* A plain answer that its replica cut, or an error in the place of one, is of no use to
@@ -679,7 +671,7 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
                        endpoint_row(x->endpoint)->charged;
     if (!ending->billable)
         return;
-    if (counts_whole(x)) {
+    if (x->counts_whole) {
         ending->usage = all ? x->whole : x->delivered;
         ending->source = all ? x->whole_source : x->delivered_source;
     }
@@ -706,7 +698,7 @@ static void learn(const struct exchange *x, const struct meter_ending *ending)
         meter_learn(x->model->estimate, &sizes, &ending->usage);
 }
 
-static int64_t settle_slot(struct exchange *x)
+static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
 {
     struct meter_ending ending = {
         .outcome = final_outcome(x),
@@ -716,12 +708,15 @@ static int64_t settle_slot(struct exchange *x)
                               : 0,
         .ended_us = x->opened_us + (int64_t)((x->ended_ns - x->opened_ns) / 1000),
         .bytes_out = x->bytes_out,
+        .text_bytes = x->delivered_text_bytes,
+        .pieces = x->delivered_pieces,
+        .unit_cost_pusd =
+            x->replica ? meter_unit_cost(x->config, x->replica, x->worker->now_ns) : -1,
     };
     final_usage(x, &ending);
+    if (x->model && config_service(x->model, x->endpoint) == SERVICE_CHAT)
+        x->flags |= FLAG_TRANSLATED;
     ending.flags = x->flags;
-    const struct price *price = x->model ? config_price_at(x->model, x->opened_us) : NULL;
-    if (ending.billable && price && meter_cost(&ending.usage, price, &ending.cost_pusd) != OK)
-        ending.flags |= FLAG_USAGE_SUSPECT;
     if (ending.flags & FLAG_USAGE_SUSPECT)
         metric_add(METRIC_usage_suspect_total, 1);
     if (ending.billable)
@@ -729,16 +724,56 @@ static int64_t settle_slot(struct exchange *x)
     x->outcome = ending.outcome;
     x->delivered = ending.usage;
     x->delivered_source = ending.source;
-    meter_settle(x->worker->server->meter, x->slot, &ending);
+    const int64_t cost_pusd = meter_settle(x->worker->server->meter, x->slot, &ending, wait);
     x->slot = NULL;
-    return ending.cost_pusd;
+    return cost_pusd;
+}
+
+/* The replica has answered whole, and its last bytes may not leave before its row is synced: settles
+ * now. What the client has not taken yet is charged with the rest. */
+static void settle_early(struct exchange *x)
+{
+    const int64_t waiting = (int64_t)relay_waiting(&x->attempt->relay);
+    x->delivered_any = true;
+    x->delivered_text_bytes = x->whole_text_bytes;
+    x->delivered_pieces = x->whole_pieces;
+    x->ended_ns = x->worker->now_ns;
+    x->bytes_out += waiting;
+    x->cost_pusd = settle_slot(x, exchange_await_row(x));
+    x->bytes_out -= waiting;
+}
+
+/* Lets the held end go, or breaks it off when the row took too long. */
+static void end_held(struct exchange *x, bool broken)
+{
+    if (!broken)
+        relay_release(&x->attempt->relay);
+    flight_end(&x->attempt->relay.flight, broken);
+}
+
+enum verdict step_relay(struct exchange *x)
+{
+    if (x->answered)
+        return NEXT;
+    const bool too_late = x->worker->now_ns >= whole_deadline_ns(x);
+    if (x->attempt && attempt_holds_end(x->attempt)) {
+        if (x->slot && x->durable == DURABLE_NOT)
+            settle_early(x);
+        const bool given_up = too_late && exchange_unawait_row(x);
+        if (x->durable == DURABLE_DONE)
+            end_held(x, given_up);
+        return WAIT;
+    }
+    /* Too long in all: what is under way is cut, so that the client sees it. */
+    if (x->attempt && x->attempt->state != ATTEMPT_ENDED && too_late) {
+        x->outcome = OUTCOME_TIMEOUT;
+        attempt_end(x->attempt, ATTEMPT_TIMEOUT, ERR_WHOLE_TIMEOUT);
+    }
+    return WAIT;
 }
 
 enum verdict step_settle(struct exchange *x)
 {
-    int64_t cost_pusd = 0;
-    if (x->model && config_service(x->model, x->endpoint) == SERVICE_CHAT)
-        x->flags |= FLAG_TRANSLATED;
     if (x->ended_ns == 0)
         x->ended_ns = x->worker->now_ns;
     if (x->attempt)
@@ -751,9 +786,9 @@ enum verdict step_settle(struct exchange *x)
     if (x->client_gone && x->cause == OK)
         x->cause = ERR_CLIENT_GONE;
     if (x->slot)
-        cost_pusd = settle_slot(x);
+        x->cost_pusd = settle_slot(x, NULL);
     else if (x->client_gone)
         x->outcome = OUTCOME_CLIENT_GONE;
-    access_line(x, cost_pusd);
+    access_line(x, x->cost_pusd);
     return NEXT;
 }

@@ -36,7 +36,8 @@ struct journal_place {
     struct sign_key *key;      /* NULL: only without a store */
     struct history *history;   /* taken over */
     const struct journal_options *options;
-    struct meter_wait **waits; /* one for each slot, set before the slot is posted; NULL: nobody */
+    _Atomic(struct meter_wait *) *waits; /* one for each slot, set before the slot is posted; the
+                                          * writer takes it out and rings it. NULL: nobody waits */
 };
 
 /* Writes the first file's open line, then makes rows of what dead processes left, then starts the
@@ -55,7 +56,7 @@ bool journal_stop(struct journal *journal);
 void journal_post(struct journal *journal, uint32_t index);
 
 /* Numbers, each as of its own moment. Any thread. */
-uint64_t journal_rows(const struct journal *journal);
+uint64_t journal_rows(const struct journal *journal); /* of slots that were posted here */
 uint64_t journal_posted(const struct journal *journal);
 uint64_t journal_synced(const struct journal *journal);
 uint64_t journal_recovered(const struct journal *journal);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter/meter.c: the door of this room: puts table, journal, price and estimator together.
+/* meter/meter.c: the door of this room: puts table, journal, keeper and price together.
  *
  * For:       meter.h.
  * Called by: the gateway.
@@ -10,115 +10,172 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "meter/accounts.h"
+#include "meter/estimate.h"
 #include "meter/inflight.h"
 #include "meter/journal.h"
+#include "meter/keeper.h"
 #include "meter/price.h"
 #include "meter/store.h"
-#include "meter/tokens.h"
 
 struct meter {
     struct inflight table;
     struct journal *journal;
-    bool has_store; /* a directory is kept; store and journal_fd are used */
+    struct keeper *keeper;        /* NULL: no ledger is kept and no anchor told */
+    bool has_store;               /* a directory is kept; store is used */
     struct store store;
-    int journal_fd;
+    struct sign_key *key;         /* the writer's */
+    struct sign_key *anchor_key;  /* the keeper's: a key signs on one thread */
+    struct history history;       /* the writer's once it runs */
+    struct journal_options options;
+    _Atomic(struct meter_wait *) *waits; /* by slot; NULL: durability is process */
 };
 
-/* An event counts as so many bytes: the ratio knows 1/4 to 64 of them for one token, so 1 to 256
- * tokens an event. At first each is believed to be one token. */
-#define PIECE_UNITS 64
-#define TOKENS_PIECE_START (PIECE_UNITS * 1024)
+/* ---- opening ---- */
 
-/* What the estimator learned of one model. */
-struct estimate_state {
-    struct tokens_ratio prompt, answer;
-    struct tokens_ratio pieces; /* PIECE_UNITS for each event of a stream that bore text */
-    struct estimate_state *next;
-    char *name;
-};
+/* Opens the key that heads are signed with: the operator's, or signing.key in the journal. */
+static enum err open_keys(struct meter *meter, const struct config *config, char *problem,
+                          size_t problem_size)
+{
+    char path[4096];
+    enum err err;
 
-/* By model name, outliving snapshots; meter_adopt() and meter_close() alone walk it. */
-static struct estimate_state *estimates;
+    if (config->signing_key.size > 0)
+        (void)snprintf(path, sizeof(path), "%s", config->signing_key.data);
+    else
+        (void)snprintf(path, sizeof(path), "%.*s/signing.key", (int)config->journal.size,
+                       config->journal.data);
+    err = sign_key_open(path, true, &meter->key, problem, problem_size);
+    return err != OK ? err
+                     : sign_key_open(path, false, &meter->anchor_key, problem, problem_size);
+}
 
-static enum err open_files(struct meter *meter, const struct config *config, uint32_t slots,
-                           char *problem, size_t problem_size)
+static enum err open_table(struct meter *meter, const struct config *config, char *problem,
+                           size_t problem_size)
+{
+    const uint32_t slots = (uint32_t)config->limits_in_flight;
+    enum err err = store_create_table(&meter->store, problem, problem_size);
+
+    if (err != OK)
+        return err;
+    err = inflight_init(&meter->table, meter->store.table_fd, slots, config->gateway,
+                        meter->store.epoch);
+    if (err != OK) {
+        (void)snprintf(problem, problem_size, "in-flight table of %u slots: %s", slots,
+                       strerror(errno));
+        return err;
+    }
+    return store_name_table(&meter->store, problem, problem_size);
+}
+
+static enum err open_files(struct meter *meter, const struct config *config, char *problem,
+                           size_t problem_size)
 {
     enum err err =
         store_open(&meter->store, config->journal, config->gateway, problem, problem_size);
-    int table_fd;
 
     if (err != OK)
         return err;
     meter->has_store = true;
-    table_fd = store_create_table(&meter->store, problem, problem_size);
-    if (table_fd < 0)
-        return ERR_INTERNAL;
-    err = inflight_init(&meter->table, table_fd, slots, config->gateway, meter->store.epoch);
-    if (err != OK)
-        snprintf(problem, problem_size, "in-flight table of %u slots: %s", slots, strerror(errno));
-    close(table_fd);
-    if (err != OK)
-        return err;
-    meter->journal_fd = store_create_journal(&meter->store, 1, problem, problem_size);
-    return meter->journal_fd < 0 ? ERR_INTERNAL : OK;
+    err = open_keys(meter, config, problem, problem_size);
+    if (err == OK)
+        err = history_read(meter->store.directory_fd, config->gateway, &meter->history, problem,
+                           problem_size);
+    return err == OK ? open_table(meter, config, problem, problem_size) : err;
+}
+
+static enum err start_writer(struct meter *meter, const struct config *config, char *problem,
+                             size_t problem_size)
+{
+    const struct journal_place place = {
+        .store = meter->has_store ? &meter->store : NULL,
+        .table = &meter->table,
+        .key = meter->key,
+        .history = &meter->history,
+        .options = &meter->options,
+        .waits = meter->waits,
+    };
+    enum err err;
+
+    meter->options.durable = config->durable && meter->has_store;
+    atomic_init(&meter->options.segment_bytes, config->meter_segment_bytes);
+    atomic_init(&meter->options.segment_age_ms, config->meter_segment_age_ms);
+    err = journal_start(&place, &meter->journal, problem, problem_size);
+    if (meter->has_store)
+        store_started(&meter->store);
+    return err;
+}
+
+static enum err start_keeper(struct meter *meter, const struct config *config, char *problem,
+                             size_t problem_size)
+{
+    const struct keeper_place place = {
+        .config = config,
+        .store = &meter->store,
+        .journal = meter->journal,
+        .key = meter->anchor_key,
+    };
+
+    return meter->has_store ? keeper_start(&place, &meter->keeper, problem, problem_size) : OK;
 }
 
 /* Takes apart what was built so far; the table's file goes when nothing is under way in it. */
-static void close_files(struct meter *meter, bool table_is_empty)
+static void dispose(struct meter *meter, bool table_is_empty)
 {
     inflight_fini(&meter->table);
-    if (!meter->has_store)
-        return;
-    if (meter->journal_fd >= 0)
-        close(meter->journal_fd);
-    if (table_is_empty)
-        store_remove_table(&meter->store);
-    store_close(&meter->store);
+    if (meter->has_store) {
+        if (table_is_empty)
+            store_remove_table(&meter->store);
+        store_close(&meter->store);
+    }
+    history_fini(&meter->history);
+    sign_key_close(meter->key);
+    sign_key_close(meter->anchor_key);
+    free(meter->waits);
+    free(meter);
 }
 
 enum err meter_open(const struct config *config, struct meter **out_meter, char *problem,
                     size_t problem_size)
 {
-    uint32_t slots = (uint32_t)config->limits_in_flight;
     struct meter *meter = NULL;
     void *memory = NULL;
-    enum err err;
+    enum err err = OK;
 
-    snprintf(problem, problem_size, "no memory");
+    (void)snprintf(problem, problem_size, "no memory");
     if (posix_memalign(&memory, 64, sizeof(*meter)) != 0)
         return ERR_NO_MEMORY;
     meter = memory;
     memset(meter, 0, sizeof(*meter));
-    meter->journal_fd = -1;
-    if (config->journal.size > 0)
-        err = open_files(meter, config, slots, problem, problem_size);
-    else
-        err = inflight_init(&meter->table, -1, slots, config->gateway, 0);
-    if (err == OK) {
-        err = journal_start(&meter->table, meter->journal_fd, config->gateway, meter->store.epoch,
-                            &meter->journal);
-        if (err != OK)
-            snprintf(problem, problem_size, "the journal's writer cannot be started");
+    if (config->durable) {
+        meter->waits = calloc((size_t)config->limits_in_flight, sizeof(*meter->waits));
+        err = meter->waits ? OK : ERR_NO_MEMORY;
     }
+    if (err == OK)
+        err = config->journal.size > 0
+                  ? open_files(meter, config, problem, problem_size)
+                  : inflight_init(&meter->table, -1, (uint32_t)config->limits_in_flight,
+                                  config->gateway, 0);
+    if (err == OK)
+        err = start_writer(meter, config, problem, problem_size);
+    if (err == OK)
+        err = start_keeper(meter, config, problem, problem_size);
     if (err != OK) {
-        close_files(meter, true);
-        free(meter);
+        (void)journal_stop(meter->journal);
+        dispose(meter, true);
         return err;
     }
     *out_meter = meter;
     return OK;
 }
 
-static void forget_estimates(void)
+void meter_quiesce(struct meter *meter)
 {
-    while (estimates) {
-        struct estimate_state *estimate = estimates;
-        estimates = estimate->next;
-        free(estimate->name);
-        free(estimate);
-    }
+    if (!meter)
+        return;
+    keeper_stop(meter->keeper);
+    meter->keeper = NULL;
 }
 
 void meter_close(struct meter *meter)
@@ -127,50 +184,50 @@ void meter_close(struct meter *meter)
 
     if (!meter)
         return;
+    meter_quiesce(meter);
     empty = journal_posted(meter->journal) ==
             atomic_load_explicit(&meter->table.opened, memory_order_acquire);
     if (!journal_stop(meter->journal))
         empty = false;
-    close_files(meter, empty);
-    free(meter);
-    forget_estimates();
+    dispose(meter, empty);
+    estimate_forget();
+    accounts_forget();
 }
 
-static struct estimate_state *find_or_make_estimate(struct span name)
+enum err meter_adopt(struct meter *meter, struct config *config)
 {
-    struct estimate_state *estimate;
+    enum err err = estimate_adopt(config);
 
-    for (estimate = estimates; estimate; estimate = estimate->next) {
-        if (span_equal(span_of(estimate->name), name))
-            return estimate;
-    }
-    estimate = calloc(1, sizeof(*estimate));
-    if (!estimate)
-        return NULL;
-    estimate->name = strndup(name.data, name.size);
-    if (!estimate->name) {
-        free(estimate);
-        return NULL;
-    }
-    estimate->next = estimates;
-    estimates = estimate;
-    return estimate;
-}
-
-enum err meter_adopt(struct config *config)
-{
-    for (uint32_t i = 0; i < config->model_count; i++) {
+    if (err == OK)
+        err = accounts_adopt(config);
+    for (uint32_t i = 0; err == OK && i < config->model_count; i++) {
         struct config_model *model = &config->models[i];
-        model->estimate = find_or_make_estimate(model->name);
-        if (!model->estimate)
-            return ERR_NO_MEMORY;
+        for (uint32_t k = 0; err == OK && k < model->price_count; k++)
+            err = inflight_book(&meter->table, &model->prices[k], &model->prices[k].book);
     }
-    return OK;
+    return err;
 }
+
+void meter_heed(struct meter *meter, const struct config *config)
+{
+    atomic_store_explicit(&meter->options.segment_bytes, config->meter_segment_bytes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&meter->options.segment_age_ms, config->meter_segment_age_ms,
+                          memory_order_relaxed);
+    if (meter->keeper)
+        keeper_heed(meter->keeper, config);
+}
+
+/* ---- one exchange ---- */
 
 bool meter_ready(const struct meter *meter)
 {
-    return !journal_failing(meter->journal);
+    return !journal_failing(meter->journal) && !journal_full(meter->journal);
+}
+
+bool meter_failed(const struct meter *meter)
+{
+    return journal_failed(meter->journal);
 }
 
 struct slot *meter_admit(struct meter *meter, const struct meter_opening *opening)
@@ -183,10 +240,9 @@ void meter_route(struct slot *slot, const struct meter_route *route)
     inflight_route(slot, route);
 }
 
-void meter_publish(struct slot *slot, const struct usage *usage, enum usage_source source,
-                   int64_t bytes_out)
+void meter_publish(struct slot *slot, const struct meter_running *running)
 {
-    inflight_publish(slot, usage, source, bytes_out);
+    inflight_publish(slot, running);
 }
 
 void meter_waste(struct slot *slot, struct span replica, const char *cause,
@@ -195,61 +251,57 @@ void meter_waste(struct slot *slot, struct span replica, const char *cause,
     inflight_waste(slot, replica, span_of(cause), usage);
 }
 
-void meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending)
+/* What the ending costs at the slot's own price; -1: it does not fit. */
+static int64_t cost_of(const struct meter *meter, const struct slot *slot,
+                       const struct meter_ending *ending)
 {
-    inflight_end(slot, ending);
-    journal_post(meter->journal, inflight_index(&meter->table, slot));
+    const struct price *price = inflight_price(&meter->table, slot);
+    struct tariff tariff;
+    int64_t cost_pusd = 0;
+
+    if (!ending->billable || !price)
+        return 0;
+    price_tariff(price, &ending->usage, (enum service_tier)slot->tier, &tariff);
+    return price_of(&ending->usage, &tariff, &cost_pusd) == OK ? cost_pusd : -1;
 }
 
-enum err meter_cost(const struct usage *usage, const struct price *price, int64_t *out_pusd)
+int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
+                     struct meter_wait *wait)
 {
-    return price_of(usage, price, out_pusd);
+    const uint32_t index = inflight_index(&meter->table, slot);
+    int64_t cost_pusd = cost_of(meter, slot, ending);
+
+    if (cost_pusd < 0) {
+        struct meter_ending suspect = *ending;
+        suspect.flags |= FLAG_USAGE_SUSPECT;
+        cost_pusd = 0;
+        inflight_end(slot, &suspect, cost_pusd);
+    } else {
+        inflight_end(slot, ending, cost_pusd);
+    }
+    if (meter->waits)
+        atomic_store_explicit(&meter->waits[index], wait, memory_order_relaxed);
+    journal_post(meter->journal, index);
+    return cost_pusd;
 }
 
-/* Tokens in so many events of a stream: as many as events, unless half as many again were seen. */
-static int64_t tokens_of_pieces(const struct estimate_state *state, int64_t pieces)
+bool meter_unwait(struct meter *meter, const struct slot *slot)
 {
-    const int64_t tokens =
-        tokens_estimate(state ? &state->pieces : NULL, TOKENS_PIECE_START, pieces * PIECE_UNITS);
+    _Atomic(struct meter_wait *) *wait = &meter->waits[inflight_index(&meter->table, slot)];
 
-    return tokens >= pieces + pieces / 2 + 1 ? tokens : pieces;
+    return atomic_exchange_explicit(wait, NULL, memory_order_acq_rel) != NULL;
 }
 
-void meter_estimate(const struct estimate_state *state, const struct meter_sizes *sizes,
-                    struct usage *out_usage)
+bool meter_is_durable(const struct meter *meter)
 {
-    *out_usage = (struct usage){
-        .input = tokens_estimate(state ? &state->prompt : NULL, TOKENS_PROMPT_START,
-                                 sizes->prompt_bytes),
-        .output = sizes->answer_pieces > 0
-                      ? tokens_of_pieces(state, sizes->answer_pieces)
-                      : tokens_estimate(state ? &state->answer : NULL, TOKENS_ANSWER_START,
-                                        sizes->answer_bytes),
-    };
+    return meter->waits != NULL;
 }
 
-static int64_t known(int64_t tokens)
-{
-    return tokens > 0 ? tokens : 0;
-}
+/* ---- questions ---- */
 
-void meter_learn(struct estimate_state *state, const struct meter_sizes *sizes,
-                 const struct usage *usage)
+enum err meter_query(struct meter *meter, struct meter_query *query)
 {
-    if (!state)
-        return;
-    tokens_learn(&state->prompt, TOKENS_PROMPT_START, sizes->prompt_bytes,
-                 known(usage->input) + known(usage->cached_input) + known(usage->cache_write));
-    tokens_learn(&state->pieces, TOKENS_PIECE_START, sizes->answer_pieces * PIECE_UNITS,
-                 known(usage->output) + known(usage->reasoning));
-    if (known(usage->reasoning) == 0) /* thoughts are tokens, but may not be in the text */
-        tokens_learn(&state->answer, TOKENS_ANSWER_START, sizes->answer_bytes,
-                     known(usage->output));
-}
-
-size_t meter_format_usd(int64_t pusd, char *out)
-{
-    return price_format_usd(pusd, out);
+    return meter->keeper ? keeper_query(meter->keeper, query) : ERR_NO_LEDGER;
 }
 
 void meter_view(const struct meter *meter, struct meter_view *out_view)
@@ -264,5 +316,10 @@ void meter_view(const struct meter *meter, struct meter_view *out_view)
         .ended_waiting = (uint32_t)(posted - rows),
         .rows = rows,
         .failing = journal_failing(meter->journal),
+        .full = journal_full(meter->journal),
+        .recovered = journal_recovered(meter->journal),
+        .synced = journal_synced(meter->journal),
+        .anchor_age_ms = meter->keeper ? keeper_anchor_age_ms(meter->keeper) : -1,
+        .ledger_behind_rows = meter->keeper ? keeper_ledger_behind(meter->keeper) : -1,
     };
 }

@@ -146,6 +146,13 @@ struct meter_wait {
 int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
                      struct meter_wait *wait);
 
+/* Takes the wait of a slot back that was settled with one and not rung yet, as far as its owner
+ * knows. false: too late, it has been or is being rung. */
+bool meter_unwait(struct meter *meter, const struct slot *slot);
+
+/* Is durability power, so that answers wait for their rows? As it was when the process began. */
+bool meter_is_durable(const struct meter *meter);
+
 /* The estimator: learned bytes per token of a model, separately for prompts and answers; and tokens
  * per event of its streams. */
 struct meter_sizes {
