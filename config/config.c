@@ -133,7 +133,7 @@ const struct price *config_price_at(const struct config_model *model, int64_t wa
 
     for (uint32_t i = 0; i < model->price_count && model->prices[i].from_us <= wall_us; i++)
         price = &model->prices[i];
-    return price;
+    return price != NULL && wall_us < price->until_us ? price : NULL;
 }
 
 /* ---- Keys by digest ---- */

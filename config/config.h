@@ -305,7 +305,7 @@ const struct config_key *config_find_key(const struct config *config,
 /* The model with this name or alias; NULL when there is none. */
 const struct config_model *config_find_model(const struct config *config, struct span name);
 
-/* The price row that holds at a moment; NULL before the first one. */
+/* The price row that holds at a moment; NULL before the first one and after the last. */
 const struct price *config_price_at(const struct config_model *model, int64_t wall_us);
 
 /* The snapshot as YAML text without secrets ("***" in their place), for /config. malloc'ed. */

@@ -12,67 +12,9 @@
 #define FALLBACK_MAX 7 /* with the model itself: router.h's MODEL_CANDIDATES_MAX */
 #define TOKENS_MAX INT64_C(1000000000)
 
-/* USD per million tokens: a millionth of a dollar is 1e6 pusd, so the point moves six places. */
-static bool read_token_price(struct span text, int64_t *out_pusd)
-{
-    return values_decimal(text, 6, out_pusd) && *out_pusd <= INT64_C(1000000000000);
-}
-
 static bool read_dollars(struct span text, int64_t *out_pusd)
 {
     return values_decimal(text, 12, out_pusd);
-}
-
-#define PRICE_EXPECTED                                                                             \
-    "USD per million tokens as decimal text, at most 6 places (whole picodollars)"
-
-static void read_price(const struct section *section, struct price *price)
-{
-    struct place place;
-    const struct node *node = section_need(section, "input", &place);
-
-    if (node != NULL)
-        (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
-                                 &price->input);
-    node = section_need(section, "output", &place);
-    if (node != NULL)
-        (void)section_read_value(section->draft, node, &place, read_token_price, PRICE_EXPECTED,
-                                 &price->output);
-    price->cached_input = price->input;
-    price->cache_write = price->input;
-    price->reasoning = price->output;
-    section_value_at(section, "cached_input", read_token_price, PRICE_EXPECTED,
-                     &price->cached_input);
-    section_value_at(section, "cache_write", read_token_price, PRICE_EXPECTED, &price->cache_write);
-    section_value_at(section, "reasoning", read_token_price, PRICE_EXPECTED, &price->reasoning);
-    section_value_at(section, "cache_hit", read_token_price, PRICE_EXPECTED, &price->cache_hit);
-    section_value_at(section, "from", values_date, VALUES_DATE_EXPECTED, &price->from_us);
-}
-
-static void read_prices(const struct section *section, struct config_model *model)
-{
-    struct draft *draft = section->draft;
-    struct place place;
-    const struct node *list = section_find_list(section, "price", 1, 1024, &place);
-
-    if (list == NULL)
-        return;
-    model->prices = section_take(draft, list->count, sizeof(*model->prices));
-    if (model->prices == NULL)
-        return;
-    model->price_count = list->count;
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct place item = section_item_place(&place, i, list->items[i]->line);
-        const struct section price = section_open(draft, list->items[i], item, "models.*.price[]");
-
-        read_price(&price, &model->prices[i]);
-        if (i > 0 && model->prices[i].from_us <= model->prices[i - 1].from_us)
-            problems_add(draft->problems, &item,
-                         "expected a later date in from than the price before it");
-    }
-    if (model->prices[0].from_us > clock_wall_us())
-        problems_add(draft->problems, &place,
-                     "expected a price that holds today: the first one begins later");
 }
 
 static void read_url(const struct section *section, struct config_replica *replica)
@@ -174,6 +116,39 @@ static void read_translate(const struct section *section, struct config_model *m
     }
 }
 
+static void read_template(const struct section *section, struct config_model *model)
+{
+    struct config_template *template = &model->template_tokens;
+    struct place place;
+    const struct node *node = section_find(section, "template_tokens", &place);
+    struct section tokens;
+
+    *template = (struct config_template){
+        .fixed = 64, .per_message = 16, .per_tool = 64, .schema_percent = 200};
+    if (node == NULL)
+        return;
+    tokens = section_open(section->draft, node, place, "models.*.template_tokens");
+    section_number_at(&tokens, "fixed", 0, TOKENS_MAX, &template->fixed);
+    section_number_at(&tokens, "per_message", 0, TOKENS_MAX, &template->per_message);
+    section_number_at(&tokens, "per_tool", 0, TOKENS_MAX, &template->per_tool);
+    section_value_at(&tokens, "schema", values_percent, "a share such as 200%",
+                     &template->schema_percent);
+}
+
+static void read_parts(const struct section *section, struct config_model *model)
+{
+    static const char *const kinds[PART_KINDS] = {"image", "audio", "video", "file"};
+    struct place place;
+    const struct node *node = section_find(section, "part_tokens", &place);
+    struct section parts;
+
+    if (node == NULL)
+        return;
+    parts = section_open(section->draft, node, place, "models.*.part_tokens");
+    for (size_t i = 0; i < PART_KINDS; i++)
+        section_number_at(&parts, kinds[i], 1, TOKENS_MAX, &model->part_tokens[i]);
+}
+
 static void read_model(const struct section *section, struct config_model *model)
 {
     static const char *const kinds[] = {
@@ -193,7 +168,9 @@ static void read_model(const struct section *section, struct config_model *model
             model->kind = (enum kind)kind;
     }
     read_translate(section, model);
-    read_prices(section, model);
+    sections_read_prices(section, model);
+    read_template(section, model);
+    read_parts(section, model);
     section_number_at(section, "context", 1, TOKENS_MAX, &model->context);
     section_number_at(section, "output", 1, TOKENS_MAX, &model->output);
     model->upstream_model = model->name;

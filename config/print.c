@@ -11,6 +11,7 @@
 
 #include "config/base/api.h"
 #include "config/base/log.h"
+#include "config/base/zone.h"
 #include "config/table.h"
 
 #define REDACTED "***"
@@ -103,8 +104,6 @@ static void print_process(FILE *out, const struct config *config)
     }
     print_text(out, "log: {access: ", config->log_access, "");
     (void)fprintf(out, ", level: %s}\n", levels[config->log_level]);
-    if (config->journal.data != NULL)
-        print_text(out, "meter: {journal: ", config->journal, "}\n");
     if (config->names_server_count > 0) {
         (void)fputs("names: {servers: [", out);
         for (uint32_t i = 0; i < config->names_server_count; i++)
@@ -113,16 +112,103 @@ static void print_process(FILE *out, const struct config *config)
     }
 }
 
+static void print_rates(FILE *out, const struct rates *rates)
+{
+    print_decimal(out, "input: ", rates->input, 1000000, 6);
+    print_decimal(out, ", cached_input: ", rates->cached_input, 1000000, 6);
+    print_decimal(out, ", cache_write: ", rates->cache_write, 1000000, 6);
+    print_decimal(out, ", output: ", rates->output, 1000000, 6);
+    print_decimal(out, ", reasoning: ", rates->reasoning, 1000000, 6);
+}
+
+static void print_brackets(FILE *out, const struct price *price)
+{
+    if (price->bracket_count == 0)
+        return;
+    (void)fprintf(out, ", bracket_mode: %s, bracket_from: %s, brackets: [",
+                  price->bracket_marginal ? "marginal" : "whole_request",
+                  price->bracket_inclusive ? "at" : "over");
+    for (uint32_t i = 0; i < price->bracket_count; i++) {
+        (void)fprintf(out, "%s{above: %" PRId64 ", ", i > 0 ? ", " : "", price->brackets[i].above);
+        print_rates(out, &price->brackets[i].rates);
+        (void)fputs("}", out);
+    }
+    (void)fputs("]", out);
+}
+
+static void print_volume(FILE *out, const struct price *price)
+{
+    if (price->volume_count == 0)
+        return;
+    (void)fprintf(out, ", volume_mode: %s, volume: [",
+                  price->volume_marginal ? "marginal" : "whole");
+    for (uint32_t i = 0; i < price->volume_count; i++) {
+        (void)fprintf(out, "%s{above: %" PRId64, i > 0 ? ", " : "", price->volumes[i].above);
+        print_decimal(out, ", factor: ", price->volumes[i].factor_ppm, PRICE_PPM, 6);
+        (void)fputs("}", out);
+    }
+    (void)fputs("]", out);
+}
+
 static void print_price(FILE *out, const struct price *price)
 {
     print_date(out, "      - {from: ", price->from_us);
-    print_decimal(out, ", input: ", price->input, 1000000, 6);
-    print_decimal(out, ", cached_input: ", price->cached_input, 1000000, 6);
-    print_decimal(out, ", cache_write: ", price->cache_write, 1000000, 6);
-    print_decimal(out, ", output: ", price->output, 1000000, 6);
-    print_decimal(out, ", reasoning: ", price->reasoning, 1000000, 6);
+    if (price->until_us != INT64_MAX)
+        print_date(out, ", until: ", price->until_us);
+    (void)fputs(", ", out);
+    print_rates(out, &price->rates);
     print_decimal(out, ", cache_hit: ", price->cache_hit, 1000000, 6);
+    print_brackets(out, price);
+    if (price->tier_ppm[TIER_FLEX] != PRICE_PPM || price->tier_ppm[TIER_PRIORITY] != PRICE_PPM) {
+        print_decimal(out, ", tiers: {flex: ", price->tier_ppm[TIER_FLEX], PRICE_PPM, 6);
+        print_decimal(out, ", priority: ", price->tier_ppm[TIER_PRIORITY], PRICE_PPM, 6);
+        (void)fputs("}", out);
+    }
+    print_volume(out, price);
     (void)fputs("}\n", out);
+}
+
+static void print_tokens(FILE *out, const struct config_model *model)
+{
+    static const char *const kinds[PART_KINDS] = {"image", "audio", "video", "file"};
+    const struct config_template *template = &model->template_tokens;
+    const char *between = "    part_tokens: {";
+
+    (void)fprintf(out,
+                  "    template_tokens: {fixed: %" PRId64 ", per_message: %" PRId64
+                  ", per_tool: %" PRId64 ", schema: %" PRId64 "%%}\n",
+                  template->fixed, template->per_message, template->per_tool,
+                  template->schema_percent);
+    for (size_t i = 0; i < PART_KINDS; i++) {
+        if (model->part_tokens[i] == 0)
+            continue;
+        (void)fprintf(out, "%s%s: %" PRId64, between, kinds[i], model->part_tokens[i]);
+        between = ", ";
+    }
+    if (between[0] == ',')
+        (void)fputs("}\n", out);
+}
+
+/* What the section meter has besides its options. */
+static void print_meter(FILE *out, const struct config *config)
+{
+    if (config->journal.data == NULL)
+        return;
+    print_text(out, "  journal: ", config->journal, "\n");
+    if (config->ledger.data != NULL) /* its scheme goes inside the quotes */
+        (void)fprintf(out, "  ledger: 'sqlite:%.*s'\n", (int)config->ledger.size,
+                      config->ledger.data);
+    (void)fprintf(out, "  durability: %s\n", config->durable ? "power" : "process");
+    if (config->signing_key.data != NULL)
+        print_text(out, "  signing_key: ", config->signing_key, "\n");
+    if (config->anchor_file.data != NULL || config->anchor_command.data != NULL)
+        (void)fputs("  anchor:\n", out);
+    if (config->anchor_file.data != NULL)
+        print_text(out, "    file: ", config->anchor_file, "\n");
+    if (config->anchor_command.data != NULL) /* it may bear a secret of the operator's */
+        (void)fputs("    command: \"" REDACTED "\"\n", out);
+    print_decimal(out, "  opex_factor: ", config->opex_ppm, PRICE_PPM, 6);
+    (void)fputs("\n", out);
 }
 
 static void print_replica(FILE *out, const struct config_replica *replica)
@@ -145,6 +231,7 @@ static void print_model(FILE *out, const struct config_model *model)
     (void)fprintf(out, "    kind: %s\n    price:\n", kind_row(model->kind)->name.data);
     for (uint32_t i = 0; i < model->price_count; i++)
         print_price(out, &model->prices[i]);
+    print_tokens(out, model);
     if (model->translate)
         (void)fprintf(out, "    translate: [%s%s%s]\n",
                       model->translate & 1u << ENDPOINT_MESSAGES ? "messages" : "",
@@ -239,6 +326,14 @@ static void print_tenant(FILE *out, const struct config *config, const struct co
     (void)fputs("]\n", out);
     if (tenant->tags_json.data != NULL)
         (void)fprintf(out, "    tags: %.*s\n", (int)tenant->tags_json.size, tenant->tags_json.data);
+    print_text(out, "    zone: ", zone_name(tenant->zone), "\n");
+}
+
+static void print_section(FILE *out, const struct config *config, struct span section)
+{
+    (void)fprintf(out, "%.*s:\n", (int)section.size, section.data);
+    if (span_equal(section, SPAN("meter")))
+        print_meter(out, config);
 }
 
 static void print_options(FILE *out, const struct config *config)
@@ -254,7 +349,7 @@ static void print_options(FILE *out, const struct config *config)
         char text[32];
 
         if (i == 0 || size != section_size || memcmp(options[i].key, options[i - 1].key, size) != 0)
-            (void)fprintf(out, "%.*s:\n", (int)size, options[i].key);
+            print_section(out, config, (struct span){options[i].key, size});
         section_size = size;
         memcpy(&value, (const char *)config + options[i].offset, sizeof(value));
         table_print_value(&options[i], value, text, sizeof(text));

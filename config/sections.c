@@ -269,16 +269,70 @@ static void read_log(const struct section *root)
     }
 }
 
-static void read_meter(const struct section *root)
+/* sqlite:PATH */
+static void read_ledger(const struct section *section)
 {
+    static const struct span scheme = {"sqlite:", 7};
+    struct config *config = section->draft->config;
     struct place place;
-    const struct node *node = section_find(root, "meter", &place);
-    struct section section;
+    struct span text = {NULL, 0};
+
+    section_text_at(section, "ledger", TEXT_ANY, TEXT_BYTES_MAX, &text);
+    if (text.data == NULL)
+        return;
+    if (span_starts(text, scheme) && text.size > scheme.size) {
+        config->ledger = section_keep(section->draft, span_from(text, scheme.size));
+        return;
+    }
+    (void)section_find(section, "ledger", &place);
+    problems_add(section->draft->problems, &place, "expected sqlite: and a path");
+}
+
+static void read_anchor(const struct section *section)
+{
+    struct config *config = section->draft->config;
+    struct place place;
+    const struct node *node = section_find(section, "anchor", &place);
+    struct section anchor;
 
     if (node == NULL)
         return;
-    section = section_open(root->draft, node, place, "meter");
-    section_text_at(&section, "journal", TEXT_ANY, TEXT_BYTES_MAX, &root->draft->config->journal);
+    anchor = section_open(section->draft, node, place, "meter.anchor");
+    section_text_at(&anchor, "file", TEXT_ANY, TEXT_BYTES_MAX, &config->anchor_file);
+    section_text_at(&anchor, "command", TEXT_ANY, TEXT_BYTES_MAX, &config->anchor_command);
+}
+
+static bool read_opex(struct span text, int64_t *out_ppm)
+{
+    return values_decimal(text, 6, out_ppm) && *out_ppm <= INT64_C(1000) * PRICE_PPM;
+}
+
+static void read_meter(const struct section *root)
+{
+    static const char *const durabilities[] = {"process", "power"};
+    struct config *config = root->draft->config;
+    struct place above;
+    struct place place;
+    const struct node *node = section_find(root, "meter", &above);
+    struct section section;
+
+    config->opex_ppm = PRICE_PPM;
+    if (node == NULL)
+        return;
+    section = section_open(root->draft, node, above, "meter");
+    section_text_at(&section, "journal", TEXT_ANY, TEXT_BYTES_MAX, &config->journal);
+    read_ledger(&section);
+    node = section_find(&section, "durability", &place);
+    if (node != NULL)
+        config->durable = section_read_choice(root->draft, node, &place, durabilities, 2,
+                                              "process or power") == 1;
+    section_text_at(&section, "signing_key", TEXT_ANY, TEXT_BYTES_MAX, &config->signing_key);
+    read_anchor(&section);
+    section_value_at(&section, "opex_factor", read_opex, "a factor as decimal text, such as 1.25",
+                     &config->opex_ppm);
+    if (config->journal.data == NULL && (config->ledger.data != NULL || config->durable))
+        problems_add(root->draft->problems, &above,
+                     "expected a journal: ledger and durability are about it");
 }
 
 static void read_names(const struct section *root)

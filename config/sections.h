@@ -19,6 +19,9 @@ void sections_read_models(const struct section *root);
 void sections_read_classes(const struct section *root);
 void sections_read_tenants(const struct section *root);
 
+/* The price list of a model (config/prices.c). */
+void sections_read_prices(const struct section *section, struct config_model *model);
+
 /* The tls map of a listener or a replica (config/tls.c); rows: its rows in the tables. false: there
  * is none, and *out_tls says what holds then. */
 bool sections_read_tls(const struct section *above, const char *rows, struct config_tls *out_tls);

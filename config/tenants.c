@@ -9,6 +9,7 @@
 
 #include "config/base/hash.h"
 #include "config/base/log.h"
+#include "config/base/zone.h"
 #include "config/sections.h"
 #include "config/values.h"
 
@@ -193,6 +194,20 @@ static void make_salt(struct config_tenant *tenant)
     memcpy(tenant->salt, digest, sizeof(tenant->salt));
 }
 
+static void read_zone(const struct section *section, struct config_tenant *tenant)
+{
+    struct place place;
+    struct span name = {NULL, 0};
+
+    tenant->zone = zone_utc();
+    section_text_at(section, "zone", TEXT_WORD, NAME_BYTES_MAX, &name);
+    if (name.data == NULL || zone_find(name, &tenant->zone) == OK)
+        return;
+    (void)section_find(section, "zone", &place);
+    problems_add(section->draft->problems, &place,
+                 "expected a time zone that this system knows (tzdata), such as Europe/Berlin");
+}
+
 static void read_tenant(const struct section *section, uint32_t index, struct config_tenant *tenant)
 {
     struct place place;
@@ -201,6 +216,7 @@ static void read_tenant(const struct section *section, uint32_t index, struct co
     read_keys(section, index, tenant);
     read_tags(section, tenant);
     read_allow(section, tenant);
+    read_zone(section, tenant);
     if (section_find(section, "models", &place) == NULL)
         memset(&tenant->models, 0xff, sizeof(tenant->models));
     else
