@@ -20,7 +20,7 @@
 
 /* ---- Options: sections of numbers, read by their rows ---- */
 
-static const char *const option_sections[] = {"limits", "timeouts", "health", "retry"};
+static const char *const option_sections[] = {"limits", "timeouts", "health", "retry", "meter"};
 
 static bool parse_option(const struct option *option, struct span text, int64_t *out_value)
 {
@@ -317,9 +317,9 @@ static void read_meter(const struct section *root)
     struct section section;
 
     config->opex_ppm = PRICE_PPM;
-    if (node == NULL)
-        return;
-    section = section_open(root->draft, node, above, "meter");
+    if (node == NULL || node->kind != NODE_MAP)
+        return; /* read_options() has opened it, and said what is wrong */
+    section = (struct section){root->draft, node, above};
     section_text_at(&section, "journal", TEXT_ANY, TEXT_BYTES_MAX, &config->journal);
     read_ledger(&section);
     node = section_find(&section, "durability", &place);

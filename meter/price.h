@@ -72,8 +72,4 @@ MUST_CHECK enum err price_of(const struct usage *usage, const struct tariff *tar
 MUST_CHECK enum err price_discount(const struct price *price, int64_t tokens, money_sum amount,
                                    money_sum *out_discount);
 
-/* Does a factor (millionths) leave every rate of the price whole? false: *out_class is one that it
- * does not. */
-bool price_factor_is_exact(const struct price *price, int64_t factor_ppm, const char **out_class);
-
 #endif
