@@ -18,9 +18,35 @@ int cmd_explain(int argc, char **argv);
 /* tollgate keys new [--id ID] [--json]: a new key, shown once, and its entry for the file. */
 int cmd_keys(int argc, char **argv);
 
-/* tollgate import litellm FILE [--output FILE] [--json]: a LiteLLM proxy's configuration as ours.
+/* tollgate import litellm FILE | prices FILE [--models NAME,…] [--output FILE] [--json]: a LiteLLM proxy's configuration as ours.
  * What was not taken over is listed on standard error. 1: something was left out, 2: nothing was
  * written. */
 int cmd_import(int argc, char **argv);
+
+/* What was charged. Each takes --config FILE (else the embedded configuration), or --journal DIR and
+ * --ledger FILE in its place where no prices and tenants are needed (cmd_books.h); --json where a
+ * table is printed. */
+
+/* tollgate usage [--period P] [--by COLUMN,…] [--bucket hour|day|week|month] [--tenant T] [--where
+ * COLUMN=VALUE] [--zone Z] [--json | --csv | --focus] [--waste] [--weighted] [--margin] */
+int cmd_usage(int argc, char **argv);
+
+/* tollgate invoice TENANT PERIOD [--json | --html | --focus] */
+int cmd_invoice(int argc, char **argv);
+
+/* tollgate why REQUEST_ID [--json]: request, row, prices, invoice line. */
+int cmd_why(int argc, char **argv);
+
+/* tollgate adjust ROW_ID | --tenant T --at WHEN, --void | --usd AMOUNT, --by NAME --why TEXT */
+int cmd_adjust(int argc, char **argv);
+
+/* tollgate rerate --prices FILE [--period P] [--tenant T] [--json] */
+int cmd_rerate(int argc, char **argv);
+
+/* tollgate audit [--public-key FILE] [--anchors FILE] [--no-ledger] [--live ADMIN_URL] [--json] */
+int cmd_audit(int argc, char **argv);
+
+/* tollgate ledger rebuild | feed */
+int cmd_ledger(int argc, char **argv);
 
 #endif

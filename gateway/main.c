@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/main.c: arguments to a command.
  *
- * For:       tollgate serve | check | explain | keys | import. Exit 0 good, 1 the answer is no, 2
+ * For:       tollgate serve | check | explain | keys | import | usage | invoice | why | adjust |
+ *            rerate | audit | ledger. Exit 0 good, 1 the answer is no, 2
  *            used wrongly.
  * Called by: the shell.
  * Knows not: what a command does. */
@@ -54,7 +55,14 @@ static const struct command commands[] = {
      "[KEY] [--json]         what an option means, its default and its range"},
     {"keys", cmd_keys, "new [--id ID]            make an API key and its configuration entry"},
     {"import", cmd_import,
-     "litellm FILE             turn a LiteLLM configuration into one of ours"},
+     "litellm FILE | prices FILE   turn a LiteLLM configuration or price map into ours"},
+    {"usage", cmd_usage, "[--period P] [--by COLUMNS]   what was used, by any columns"},
+    {"invoice", cmd_invoice, "TENANT PERIOD            what a tenant owes, line by line"},
+    {"why", cmd_why, "REQUEST_ID               one request: its row, prices and invoice line"},
+    {"adjust", cmd_adjust, "ROW_ID --void | --usd A  correct a charge by a row of its own"},
+    {"rerate", cmd_rerate, "--prices FILE            the past at other prices; changes nothing"},
+    {"audit", cmd_audit, "[--public-key FILE]      check chain, signatures, amounts and ledger"},
+    {"ledger", cmd_ledger, "rebuild | feed           make the ledger anew from the journal"},
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd_books.h: what the commands about money begin with.
+ *
+ * For:       reading their common arguments, opening configuration and books, feeding the ledger.
+ * Called by: cmd_usage.c, cmd_invoice.c, cmd_why.c, cmd_adjust.c, cmd_rerate.c, cmd_audit.c,
+ *            cmd_ledger.c.
+ * Knows not: what they print. */
+#ifndef GATEWAY_CMD_BOOKS_H
+#define GATEWAY_CMD_BOOKS_H
+
+#include "meter/books.h"
+
+struct cmd_books {
+    const char *config_path;  /* --config; NULL: embedded */
+    const char *journal_path; /* --journal: no configuration is read then */
+    const char *ledger_path;  /* --ledger */
+    struct config *config;    /* cmd_books_open() */
+    struct books *books;
+    struct config bare;       /* what stands for a configuration with --journal */
+};
+
+/* Is argv[*i] one of the common arguments? Then it is taken, *i is moved to its value, and true
+ * comes back. */
+bool cmd_books_takes(struct cmd_books *common, int argc, char **argv, int *i);
+
+/* Opens configuration and books and, with feed, takes in what the journal has. Says on standard
+ * error what is wrong; returns 0, or the exit status 1. Close in any case. */
+int cmd_books_open(struct cmd_books *common, bool feed);
+void cmd_books_close(struct cmd_books *common);
+
+/* The tenant of a name; NULL: the configuration has none such (rows may still). */
+const struct config_tenant *cmd_books_tenant(const struct cmd_books *common, const char *name);
+
+#endif
