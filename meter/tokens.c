@@ -2,7 +2,7 @@
 /* meter/tokens.c: how many tokens a text of some size is.
  *
  * For:       a ratio of two fading sums, in whole numbers.
- * Called by: meter.c.
+ * Called by: estimate.c.
  * Knows not: text, tokenizers, which model it is.
  *
  * Bounds: a lesson is at most 2^21 bytes (larger ones are scaled down), in sixteenths 2^25; fading
@@ -77,4 +77,34 @@ void tokens_learn(struct tokens_ratio *ratio, uint32_t start, int64_t bytes, int
                      faded(tokens_of(sums)) + ((uint64_t)tokens << UNIT_SHIFT));
     } while (!atomic_compare_exchange_weak_explicit(&ratio->sums, &before, after,
                                                     memory_order_relaxed, memory_order_relaxed));
+}
+
+#define ERROR_UNIT 1024
+#define ERROR_FADE 32
+#define ERROR_MAX (INT64_C(100000) * ERROR_UNIT) /* a hundredfold: one wild reply counts no more */
+
+void tokens_note_error(struct tokens_error *error, int64_t estimated, int64_t actual)
+{
+    uint64_t before = atomic_load_explicit(&error->mean, memory_order_relaxed);
+    uint64_t after;
+    __int128 off;
+
+    if (estimated <= 0 || actual <= 0)
+        return;
+    off = (__int128)(estimated > actual ? estimated - actual : actual - estimated) * 1000 *
+          ERROR_UNIT / actual;
+    if (off > ERROR_MAX)
+        off = ERROR_MAX;
+    do {
+        const int64_t mean = before == 0 ? (int64_t)off : (int64_t)(before - 1);
+        after = (uint64_t)(mean + ((int64_t)off - mean) / ERROR_FADE) + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&error->mean, &before, after,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
+int64_t tokens_error(const struct tokens_error *error)
+{
+    const uint64_t mean = atomic_load_explicit(&error->mean, memory_order_relaxed);
+
+    return mean == 0 ? -1 : (int64_t)((mean - 1) / ERROR_UNIT);
 }

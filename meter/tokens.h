@@ -2,7 +2,7 @@
 /* meter/tokens.h: how many tokens a text of some size is, learned from replies that say so; pure.
  *
  * For:       replies without usage, and the work that routing balances.
- * Called by: meter.c.
+ * Called by: estimate.c.
  * Knows not: text, tokenizers, which model it is. */
 #ifndef METER_TOKENS_H
 #define METER_TOKENS_H
@@ -29,5 +29,16 @@ int64_t tokens_estimate(const struct tokens_ratio *ratio, uint32_t start, int64_
 /* Teaches that bytes were tokens. Each lesson weighs by its size; those before it fade by 1/64.
  * What cannot be (more than 4 tokens a byte, fewer than one in 64 bytes) teaches nothing. */
 void tokens_learn(struct tokens_ratio *ratio, uint32_t start, int64_t bytes, int64_t tokens);
+
+/* How far estimates are off: a mean that fades by 1/32. 0: nothing was noted yet. */
+struct tokens_error {
+    _Atomic uint64_t mean; /* 1 + the mean of |estimated ÷ true − 1|, in 1/1024 thousandths */
+};
+
+/* Notes one estimate beside the truth; without both it says nothing. Any thread. */
+void tokens_note_error(struct tokens_error *error, int64_t estimated, int64_t actual);
+
+/* The mean, in thousandths; -1: nothing was noted yet. */
+int64_t tokens_error(const struct tokens_error *error);
 
 #endif
