@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter/row.c: an ended slot as one line of the journal.
+/* meter/row.c: the lines of the journal, written.
  *
  * For:       one JSON object a line, compact, fields in a fixed order; absent = not known.
- * Called by: journal.c.
- * Knows not: files, threads, where slots live.
+ * Called by: journal.c, adjust.c.
+ * Knows not: files, threads, where slots live, who signs.
  *
  * Each put_ function writes at a cursor and returns where it ended; ROW_BYTES_MAX is the bound of
  * all of them together. Money is decimal text in picodollars: JSON numbers end at 2^53. */
@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "config/base/api.h"
+#include "config/base/hash.h"
 #include "config/base/log.h"
+#include "meter/price.h"
 
 #define FLAGS_NAMED (FLAG_USAGE_SUSPECT | FLAG_CLAMPED | FLAG_TRANSLATED | FLAG_DECISION_CUT)
 
@@ -144,6 +146,8 @@ static struct span outcome_field(uint8_t outcome)
         return SPAN(",\"outcome\":\"refused\"");
     case OUTCOME_SHED:
         return SPAN(",\"outcome\":\"shed\"");
+    case OUTCOME_CRASH_RECOVERED:
+        return SPAN(",\"outcome\":\"crash_recovered\"");
     default:
         return SPAN(",\"outcome\":\"replica_error\"");
     }
@@ -208,15 +212,54 @@ static char *put_wastes(char *at, const struct slot *slot)
     return PUT(at, "]");
 }
 
-static char *put_prices(char *at, const struct price *price)
+static char *put_rates(char *at, const struct rates *rates)
 {
-    at = put_number(at, SPAN(",\"prices\":{\"from\":"), price->from_us);
-    at = put_money(at, SPAN(",\"input\":\""), price->input);
-    at = put_money(at, SPAN(",\"cached_input\":\""), price->cached_input);
-    at = put_money(at, SPAN(",\"cache_write\":\""), price->cache_write);
-    at = put_money(at, SPAN(",\"output\":\""), price->output);
-    at = put_money(at, SPAN(",\"reasoning\":\""), price->reasoning);
-    return PUT(at, "}");
+    at = put_money(at, SPAN(",\"input\":\""), rates->input);
+    at = put_money(at, SPAN(",\"cached_input\":\""), rates->cached_input);
+    at = put_money(at, SPAN(",\"cache_write\":\""), rates->cache_write);
+    at = put_money(at, SPAN(",\"output\":\""), rates->output);
+    return put_money(at, SPAN(",\"reasoning\":\""), rates->reasoning);
+}
+
+/* The rates of this call: what its cost can be worked out from again. */
+static char *put_tariff(char *at, const struct tariff *tariff)
+{
+    at = put_number(at, SPAN(",\"prices\":{\"from\":"), tariff->from_us);
+    at = put_rates(at, &tariff->rates);
+    at = put_number_if(tariff->above > 0, at, SPAN(",\"above\":"), tariff->above);
+    if (tariff->step_count == 0)
+        return PUT(at, "}");
+    if (tariff->inclusive)
+        at = PUT(at, ",\"at\":true");
+    at = PUT(at, ",\"steps\":[");
+    for (uint32_t i = 0; i < tariff->step_count; i++) {
+        at = put_number(at, i > 0 ? SPAN(",{\"above\":") : SPAN("{\"above\":"),
+                        tariff->steps[i].above);
+        at = put_rates(at, &tariff->steps[i].rates);
+        at = PUT(at, "}");
+    }
+    return PUT(at, "]}");
+}
+
+static char *put_slot_prices(char *at, const struct slot *slot, const struct price *price,
+                             const struct usage *usage)
+{
+    struct tariff tariff;
+
+    price_tariff(price, usage, (enum service_tier)slot->tier, &tariff);
+    return put_tariff(at, &tariff);
+}
+
+static char *put_tier(char *at, uint8_t tier)
+{
+    switch (tier) {
+    case TIER_FLEX:
+        return PUT(at, ",\"tier\":\"flex\"");
+    case TIER_PRIORITY:
+        return PUT(at, ",\"tier\":\"priority\"");
+    default:
+        return at;
+    }
 }
 
 /* Who asked for what, as known at admission. */
@@ -236,6 +279,7 @@ static char *put_opening(char *at, const struct slot *slot)
         at = put_bytes(PUT(at, ",\"tags\":"), tags);
     at = put_endpoint(at, slot->endpoint);
     at = put_text_if_known(at, SPAN(",\"class\":\""), inflight_opening_text(slot, OPENING_CLASS));
+    at = put_tier(at, slot->tier);
     at = slot->stream ? PUT(at, ",\"stream\":true") : PUT(at, ",\"stream\":false");
     return put_text_if_known(at, SPAN(",\"model_asked\":\""),
                              inflight_opening_text(slot, OPENING_MODEL_ASKED));
@@ -255,11 +299,14 @@ static char *put_times_and_bytes(char *at, const struct slot *slot, int64_t byte
     return put_number(at, SPAN(",\"bytes_out\":"), bytes_out);
 }
 
+/* ---- lines ---- */
+
 void row_author_init(struct row_author *author, struct span gateway, uint64_t epoch)
 {
     char *at = author->start;
 
-    at = PUT(at, "{\"v\":1,\"gateway\":\"");
+    at = put_number(at, SPAN("{\"v\":"), ROW_VERSION);
+    at = PUT(at, ",\"gateway\":\"");
     at = put_escaped(at, gateway);
     at = PUT(at, "\",\"epoch\":");
     at = put_unsigned(at, epoch);
@@ -267,14 +314,33 @@ void row_author_init(struct row_author *author, struct span gateway, uint64_t ep
     author->start_bytes = (size_t)(at - author->start);
 }
 
-size_t row_render(const struct row_author *author, const struct slot *slot, uint64_t seq, char *out)
+/* {"v":2,"gateway":"g1","epoch":7,"seq":123,"kind":"call" */
+static char *begin_line(const struct row_author *author, const struct row_link *link,
+                        struct span kind, char *out)
 {
-    const struct slot_running *running = inflight_running(slot);
-    char *at = out;
+    char *at = put_bytes(out, (struct span){author->start, author->start_bytes});
 
-    at = put_bytes(at, (struct span){author->start, author->start_bytes});
-    at = put_unsigned(at, seq);
-    at = PUT(at, ",\"kind\":\"call\"");
+    at = put_unsigned(at, link->seq);
+    at = PUT(at, ",\"kind\":\"");
+    at = put_bytes(at, kind);
+    return PUT(at, "\"");
+}
+
+static char *put_prev(char *at, const struct row_link *link)
+{
+    at = PUT(at, ",\"prev\":\"");
+    at = put_bytes(at, (struct span){link->prev, 2 * HASH_SHA256_BYTES});
+    return PUT(at, "\"");
+}
+
+size_t row_render(const struct row_author *author, const struct row_link *link,
+                  const struct slot *slot, const struct price *price, struct span recovered,
+                  char *out)
+{
+    const struct meter_running *running = inflight_running(slot);
+    char *at = begin_line(author, link, SPAN("call"), out);
+
+    at = put_text_if_known(at, SPAN(",\"recovered\":\""), recovered);
     at = put_opening(at, slot);
     at = put_text_if_known(at, SPAN(",\"model\":\""), inflight_route_text(slot, ROUTE_MODEL));
     at = put_text_if_known(at, SPAN(",\"replica\":\""), inflight_route_text(slot, ROUTE_REPLICA));
@@ -286,11 +352,150 @@ size_t row_render(const struct row_author *author, const struct slot *slot, uint
     at = put_bytes(at, outcome_field(slot->outcome));
     at = put_number_if(slot->status != 0, at, SPAN(",\"status\":"), slot->status);
     at = slot->billable ? PUT(at, ",\"billable\":true") : PUT(at, ",\"billable\":false");
-    if (slot->price_known)
-        at = put_prices(at, &slot->price);
+    if (price)
+        at = put_slot_prices(at, slot, price, &running->usage);
+    if (slot->held_pusd != 0)
+        at = put_money(at, SPAN(",\"held_pusd\":\""), slot->held_pusd);
     at = put_money(at, SPAN(",\"cost_pusd\":\""), slot->cost_pusd);
+    if (slot->unit_cost_pusd >= 0)
+        at = put_money(at, SPAN(",\"unit_cost_pusd\":\""), slot->unit_cost_pusd);
     at = put_times_and_bytes(at, slot, running->bytes_out);
     at = put_text_if_known(at, SPAN(",\"why\":\""), inflight_route_text(slot, ROUTE_WHY));
+    at = put_prev(at, link);
     at = PUT(at, "}\n");
     return (size_t)(at - out);
+}
+
+/* A count of tokens that an adjust adds: 0 says nothing, less takes away. */
+static char *put_change(char *at, struct span name, int64_t tokens)
+{
+    return put_number_if(tokens != 0 && tokens != -1, at, name, tokens);
+}
+
+size_t row_render_adjust(const struct row_author *author, const struct row_link *link,
+                         const struct row_adjust *adjust, char *out)
+{
+    char *at = begin_line(author, link, SPAN("adjust"), out);
+
+    at = put_text_if_known(at, SPAN(",\"adjusts\":\""), adjust->adjusts);
+    at = put_text_if_known(at, SPAN(",\"tenant\":\""), adjust->tenant);
+    at = put_text_if_known(at, SPAN(",\"key\":\""), adjust->key);
+    at = put_text_if_known(at, SPAN(",\"model\":\""), adjust->model);
+    at = put_change(at, SPAN(",\"input\":"), adjust->usage.input);
+    at = put_change(at, SPAN(",\"cached_input\":"), adjust->usage.cached_input);
+    at = put_change(at, SPAN(",\"cache_write\":"), adjust->usage.cache_write);
+    at = put_change(at, SPAN(",\"output\":"), adjust->usage.output);
+    at = put_change(at, SPAN(",\"reasoning\":"), adjust->usage.reasoning);
+    at = put_money(at, SPAN(",\"cost_pusd\":\""), adjust->cost_pusd);
+    at = put_number(at, SPAN(",\"admitted_us\":"), adjust->admitted_us);
+    at = put_number(at, SPAN(",\"at_us\":"), adjust->at_us);
+    at = put_text_if_known(at, SPAN(",\"by\":\""), adjust->by);
+    at = put_text_if_known(at, SPAN(",\"why\":\""), adjust->why);
+    at = put_prev(at, link);
+    at = PUT(at, "}\n");
+    return (size_t)(at - out);
+}
+
+/* ---- first and last lines of files ---- */
+
+#define OPEN_FRAME_BYTES (sizeof(((struct row_author *)NULL)->start) + 512)
+#define BEFORE_BYTES (6 * sizeof(((struct row_before *)NULL)->file) + 160)
+#define BALANCE_BYTES (6 * 128 + MONEY_TEXT_BYTES + 96)
+
+size_t row_open_bytes_max(size_t before_count, size_t balance_count)
+{
+    return OPEN_FRAME_BYTES + before_count * BEFORE_BYTES + balance_count * BALANCE_BYTES;
+}
+
+static char *put_before(char *at, const struct row_before *before)
+{
+    at = PUT(at, "{\"file\":\"");
+    at = put_escaped(at, padded_text(before->file, sizeof(before->file)));
+    at = put_number(at, SPAN("\",\"seq\":"), (int64_t)before->seq);
+    at = PUT(at, ",\"sha256\":\"");
+    at = put_bytes(at, (struct span){before->sha256, 2 * HASH_SHA256_BYTES});
+    return PUT(at, "\"}");
+}
+
+static char *put_balance(char *at, const struct row_balance *balance)
+{
+    char posted[MONEY_TEXT_BYTES];
+
+    at = PUT(at, "{\"tenant\":\"");
+    at = put_escaped(at, balance->tenant);
+    at = PUT(at, "\",\"posted_pusd\":\"");
+    at = put_bytes(at, (struct span){posted, money_print_pusd(balance->posted_pusd, posted)});
+    at = put_number(at, SPAN("\",\"rows\":"), (int64_t)balance->rows);
+    return PUT(at, "}");
+}
+
+size_t row_render_open(const struct row_author *author, const struct row_link *link, int64_t at_us,
+                       const struct row_before *before, size_t before_count,
+                       const struct row_balance *balances, size_t balance_count, char *out)
+{
+    char *at = begin_line(author, link, SPAN("open"), out);
+
+    at = put_number(at, SPAN(",\"at_us\":"), at_us);
+    at = PUT(at, ",\"before\":[");
+    for (size_t i = 0; i < before_count; i++)
+        at = put_before(i > 0 ? PUT(at, ",") : at, &before[i]);
+    at = PUT(at, "],\"balances\":[");
+    for (size_t i = 0; i < balance_count; i++)
+        at = put_balance(i > 0 ? PUT(at, ",") : at, &balances[i]);
+    at = PUT(at, "]");
+    at = put_prev(at, link);
+    at = PUT(at, "}\n");
+    return (size_t)(at - out);
+}
+
+/* Signs what stands between out and at, and ends the line. */
+static enum err end_signed(char *out, char *at, struct sign_key *key, size_t *out_bytes)
+{
+    char signature[SIGN_TEXT_BYTES];
+    const enum err err = sign_text(key, (struct span){out, (size_t)(at - out)}, signature);
+
+    if (err != OK)
+        return err;
+    at = PUT(at, ",\"signature\":\"");
+    at = put_bytes(at, (struct span){signature, SIGN_TEXT_BYTES - 1});
+    at = PUT(at, "\"}\n");
+    *out_bytes = (size_t)(at - out);
+    return OK;
+}
+
+static char *put_key(char *at, const struct sign_key *key)
+{
+    at = PUT(at, ",\"key\":\"");
+    at = put_bytes(at, (struct span){sign_key_id(key), SIGN_KEY_ID_BYTES - 1});
+    return PUT(at, "\"");
+}
+
+enum err row_render_head(const struct row_author *author, const struct row_link *link,
+                         int64_t at_us, uint64_t first_seq, struct sign_key *key, char *out,
+                         size_t *out_bytes)
+{
+    char *at = begin_line(author, link, SPAN("head"), out);
+
+    at = put_number(at, SPAN(",\"at_us\":"), at_us);
+    at = put_number(at, SPAN(",\"first_seq\":"), (int64_t)first_seq);
+    at = put_key(at, key);
+    at = put_prev(at, link);
+    return end_signed(out, at, key, out_bytes);
+}
+
+enum err row_render_anchor(struct span gateway, uint64_t epoch, const struct row_before *line,
+                           int64_t at_us, struct sign_key *key, char *out, size_t *out_bytes)
+{
+    char *at = PUT(out, "{\"gateway\":\"");
+
+    at = put_escaped(at, gateway);
+    at = put_number(at, SPAN("\",\"epoch\":"), (int64_t)epoch);
+    at = put_number(at, SPAN(",\"seq\":"), (int64_t)line->seq);
+    at = PUT(at, ",\"file\":\"");
+    at = put_escaped(at, padded_text(line->file, sizeof(line->file)));
+    at = PUT(at, "\",\"sha256\":\"");
+    at = put_bytes(at, (struct span){line->sha256, 2 * HASH_SHA256_BYTES});
+    at = put_number(at, SPAN("\",\"at_us\":"), at_us);
+    at = put_key(at, key);
+    return end_signed(out, at, key, out_bytes);
 }
