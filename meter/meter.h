@@ -60,7 +60,7 @@ bool meter_ready(const struct meter *meter);
  * sync)? The process must end, non-zero; the table is kept for the next one. */
 bool meter_failed(const struct meter *meter);
 
-#define METER_OPENING_BYTES 392 /* of all texts of an opening together */
+#define METER_OPENING_BYTES 400 /* of all texts of an opening together */
 
 /* What is known when the exchange is admitted. Spans are copied (cut to what fits, flagged; tags
  * whole or not at all). */
