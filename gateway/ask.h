@@ -46,6 +46,14 @@ struct ask {
     int64_t text_bytes;        /* raw text of prompts, messages and tools; media data not counted; a
                                 * query that is paired with each document counts in each pair */
     int64_t messages;          /* how many, instructions and items of input included */
+    int64_t tool_count;        /* tools (or functions) described */
+    int64_t tool_bytes;        /* of their JSON, within text_bytes */
+    int64_t token_ids;         /* prompts given as numbers, each a token; their spelling is within
+                                * text_bytes all the same: it is what estimates are made of */
+    int64_t token_id_bytes;    /* of that spelling */
+    int64_t parts[PART_KINDS]; /* parts that are no text, by kind */
+    bool generates;            /* the answer is generated text; false: vectors, scores, counts */
+    enum service_tier tier;    /* service_tier: flex, priority; anything else is standard */
     uint32_t refused;          /* enum refused_field bits that are present and not null */
     struct span refused_name;  /* static: the member that set the newest of them; {NULL, 0}: none,
                                 * or it lies deeper */

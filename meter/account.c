@@ -6,6 +6,8 @@
  * Knows not: the clock, prices, which requests they were. */
 #include "meter/account.h"
 
+#include "config/base/money.h"
+
 #define NS_PER_HOUR (UINT64_C(3600) * 1000000000)
 
 static int64_t known(int64_t tokens)
@@ -26,9 +28,9 @@ static void add_to_bucket(struct replica_account *account, int64_t tokens, uint6
     const size_t place = (size_t)(number % ACCOUNT_BUCKETS);
     uint64_t was = atomic_load_explicit(&account->buckets[place].number, memory_order_relaxed);
 
-    if (was < number && atomic_compare_exchange_strong_explicit(
-                            &account->buckets[place].number, &was, number, memory_order_relaxed,
-                            memory_order_relaxed))
+    if (was < number &&
+        atomic_compare_exchange_strong_explicit(&account->buckets[place].number, &was, number,
+                                                memory_order_relaxed, memory_order_relaxed))
         atomic_store_explicit(&account->buckets[place].tokens, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&account->buckets[place].tokens, tokens, memory_order_relaxed);
 }
@@ -88,10 +90,10 @@ int64_t account_unit_cost(int64_t pusd_per_hour, int64_t opex_ppm, int64_t token
 /* Begins the comparison anew, with what both say now. */
 static void begin_comparing(struct replica_account *account, int64_t prompt, int64_t generation)
 {
-    atomic_store_explicit(
-        &account->base_prompt,
-        prompt - atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
-        memory_order_relaxed);
+    atomic_store_explicit(&account->base_prompt,
+                          prompt -
+                              atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_store_explicit(
         &account->base_generation,
         generation - atomic_load_explicit(&account->generation_tokens, memory_order_relaxed),
@@ -124,11 +126,11 @@ void account_reconcile(struct replica_account *account, int64_t engine_prompt,
         return; /* what is under way is counted there already and not yet here */
     if (!atomic_load_explicit(&account->comparing, memory_order_relaxed))
         begin_comparing(account, engine_prompt, engine_generation);
-    atomic_store_explicit(
-        &account->drift_prompt,
-        engine_prompt - atomic_load_explicit(&account->base_prompt, memory_order_relaxed) -
-            atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
-        memory_order_relaxed);
+    atomic_store_explicit(&account->drift_prompt,
+                          engine_prompt -
+                              atomic_load_explicit(&account->base_prompt, memory_order_relaxed) -
+                              atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_store_explicit(
         &account->drift_generation,
         engine_generation - atomic_load_explicit(&account->base_generation, memory_order_relaxed) -

@@ -24,8 +24,8 @@ struct replica_account {
     } buckets[ACCOUNT_BUCKETS];
     _Atomic uint64_t began_ns; /* the first tokens came then; 0: none yet */
     /* Reconciliation; written by one thread. */
-    _Atomic int64_t engine_prompt, engine_generation;   /* newest counters; -1 */
-    _Atomic int64_t base_prompt, base_generation;       /* engine − ours when the comparison began */
+    _Atomic int64_t engine_prompt, engine_generation; /* newest counters; -1 */
+    _Atomic int64_t base_prompt, base_generation; /* engine − ours when the comparison began */
     _Atomic bool comparing;
     _Atomic int64_t drift_prompt, drift_generation;
     _Atomic uint64_t drift_ns; /* 0: never */
@@ -42,12 +42,12 @@ void account_end(struct replica_account *account, const struct usage *usage, uin
  * minutes); -1: nothing yet. */
 int64_t account_tokens_per_hour(const struct replica_account *account, uint64_t now_ns);
 
-/* pusd a computed token: pusd_per_hour × opex ÷ tokens_per_hour, half to even; -1 when one of them is
- * not known or it does not fit. */
+/* pusd a computed token: pusd_per_hour × opex ÷ tokens_per_hour, half to even; -1 when one of them
+ * is not known or it does not fit. */
 int64_t account_unit_cost(int64_t pusd_per_hour, int64_t opex_ppm, int64_t tokens_per_hour);
 
-/* The engine's counters now. When nothing of ours is under way, and counters have not fallen, drift =
- * (engine − base) − ours. */
+/* The engine's counters now. When nothing of ours is under way, and counters have not fallen, drift
+ * = (engine − base) − ours. */
 void account_reconcile(struct replica_account *account, int64_t engine_prompt,
                        int64_t engine_generation, uint64_t now_ns);
 

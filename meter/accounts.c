@@ -21,8 +21,8 @@ static struct replica_account *find_or_make(struct span model, struct span repli
     char *name = NULL;
     struct replica_account *account;
 
-    if (asprintf(&name, "%.*s/%.*s", (int)model.size, model.data, (int)replica.size,
-                 replica.data) < 0)
+    if (asprintf(&name, "%.*s/%.*s", (int)model.size, model.data, (int)replica.size, replica.data) <
+        0)
         return NULL;
     for (account = accounts; account; account = account->next) {
         if (strcmp(account->name, name) == 0) {
@@ -86,8 +86,7 @@ int64_t meter_unit_cost(const struct config *config, const struct config_replica
                              account_tokens_per_hour(replica->account, now_ns));
 }
 
-void meter_reconcile(const struct config_replica *replica, const struct load *load,
-                     uint64_t now_ns)
+void meter_reconcile(const struct config_replica *replica, const struct load *load, uint64_t now_ns)
 {
     account_reconcile(replica->account, load->values[LOAD_PROMPT_TOKENS],
                       load->values[LOAD_GENERATION_TOKENS], now_ns);

@@ -100,8 +100,7 @@ void meter_estimate(const struct estimate_state *state, const struct meter_sizes
 struct meter_guess estimate_guess(const struct estimate_state *state, int64_t prompt_bytes)
 {
     return (struct meter_guess){
-        .input =
-            tokens_estimate(state ? &state->prompt : NULL, TOKENS_PROMPT_START, prompt_bytes),
+        .input = tokens_estimate(state ? &state->prompt : NULL, TOKENS_PROMPT_START, prompt_bytes),
         .answer = state ? atomic_load_explicit(&state->answer.sums, memory_order_relaxed) : 0,
         .pieces = state ? atomic_load_explicit(&state->pieces.sums, memory_order_relaxed) : 0,
     };

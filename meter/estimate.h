@@ -11,13 +11,15 @@
 #include "meter/meter.h"
 #include "meter/tokens.h"
 
-/* Sets config_model.estimate of each model, by name. One thread at a time. Errors: ERR_NO_MEMORY. */
+/* Sets config_model.estimate of each model, by name. One thread at a time. Errors: ERR_NO_MEMORY.
+ */
 MUST_CHECK enum err estimate_adopt(struct config *config);
 
 /* Frees all of them; no snapshot that points there may be in use. */
 void estimate_forget(void);
 
-/* What a crash is settled by: tokens of the prompt, and the ratios of its answer as they are now. */
+/* What a crash is settled by: tokens of the prompt, and the ratios of its answer as they are now.
+ */
 struct meter_guess estimate_guess(const struct estimate_state *state, int64_t prompt_bytes);
 
 /* The usage that a guess comes to, for what had been delivered; input and output filled, others 0.

@@ -81,7 +81,8 @@ void tokens_learn(struct tokens_ratio *ratio, uint32_t start, int64_t bytes, int
 
 #define ERROR_UNIT 1024
 #define ERROR_FADE 32
-#define ERROR_MAX (INT64_C(100000) * ERROR_UNIT) /* a hundredfold: one wild reply counts no more */
+#define ERROR_MAX (INT64_C(100000) * ERROR_UNIT) /* a hundredfold: one wild reply counts no more   \
+                                                  */
 
 void tokens_note_error(struct tokens_error *error, int64_t estimated, int64_t actual)
 {
