@@ -19,7 +19,8 @@ from machine import CANDIDATE_CORE, OTHER_CORE, free_port
 
 HERE = pathlib.Path(__file__).resolve().parent
 PLAIN_PROXIES = ("nghttpx", "haproxy", "nginx")
-ALL = (*PLAIN_PROXIES, "portkey", "direct", "tollgate", "tollgate-openai")
+ALL = (*PLAIN_PROXIES, "portkey", "direct", "tollgate", "tollgate-openai",
+       "tollgate-unmetered")
 KEY = "sk-bench-7b1f0c52d9e84a36"
 START_SECONDS = 15.0
 NPM_SECONDS = 180
@@ -129,7 +130,7 @@ class Field:
 
     def _launch(self, name, setting, ports, state):
         def filled(template):
-            return fill(template, setting, ports, state)
+            return fill(template, setting, ports, state, name != "tollgate-unmetered")
 
         def run(*command, **more):
             return self.processes.start(command, CANDIDATE_CORE, stdin=subprocess.DEVNULL,
@@ -171,14 +172,16 @@ class Field:
         raise Unavailable(f"{candidate.name} did not answer: {' '.join(log.split())[-400:]}")
 
 
-def fill(template, setting, values, state):
+def fill(template, setting, values, state, metered=True):
     """A template of peers/ with its @NAME@ filled in, as a file in the state directory.
 
-    A line that begins with @PLAIN@, @TLS@ or @COUNTED@ is for that setting only."""
-    marks = ["TLS" if setting.tls else "PLAIN"] + ["COUNTED"] * setting.counted
+    A line that begins with @PLAIN@, @TLS@ or @COUNTED@ is for that setting only, one with @METERED@
+    for a gateway that writes down what it serves."""
+    marks = (["TLS" if setting.tls else "PLAIN"] + ["COUNTED"] * setting.counted
+             + ["METERED"] * metered)
     lines = []
     for line in (HERE / "peers" / template).read_text().splitlines():
-        marked = re.fullmatch(r"@(PLAIN|TLS|COUNTED)@ +(.*)", line)
+        marked = re.fullmatch(r"@(PLAIN|TLS|COUNTED|METERED)@ +(.*)", line)
         if marked is None or marked.group(1) in marks:
             lines.append(marked.group(2) if marked else line)
     text = "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ from candidates import ALL
 
 NAME_COLUMNS = 36
 VALUE_COLUMNS = 10
-SHORT = {"tollgate-openai": "tg-openai"}
+SHORT = {"tollgate-openai": "tg-openai", "tollgate-unmetered": "tg-bare"}
 
 
 def number(value):

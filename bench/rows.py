@@ -5,6 +5,7 @@ For:       ROWS, the table; judge() turns the rounds of a run into values, ratio
 Called by: run.py, report.py.
 Knows not: how a figure was measured.
 
+`less` names a candidate whose figure comes off ours first: what is left is what makes the two differ.
 A ratio is taken within a round, between the gateway and its reference there; the median of the
 rounds counts. `best` is the plain proxy whose median in this run is best. Without a reference the
 value itself is compared.
@@ -22,8 +23,8 @@ OTHERS_MOST = 0.2   # cores
 RESUMED_LEAST = 0.95  # of the handshakes that could be; below, sessions are not given anew
 LOWER, HIGHER = "lower", "higher"
 
-Row = collections.namedtuple("Row", "words scenario figure unit reference must aim better added",
-                             defaults=(LOWER, False))
+Row = collections.namedtuple("Row", "words scenario figure unit reference must aim better added less",
+                             defaults=(LOWER, False, None))
 OWN_BOUNDS = "tls-"  # what begins so is judged by bounds that are our own, see the end of ROWS
 
 ROWS = {
@@ -58,6 +59,8 @@ ROWS = {
                           "KiB", None, 1.5, 0.8),
     "rss-stream": Row("RSS per open stream", "memory-streams", "rss_per_stream_kib",
                       "KiB", None, 6, 4),
+    "metering": Row("metering, CPU per request", "saturation-h1", "cpu_us_per_request", "us",
+                    "haproxy", 0.06, 0.04, LOWER, False, "tollgate-unmetered"),
     "vanish": Row("clients gone, replica free after", "vanish", "freed_ms", "ms", None, 100, 50),
     "calls-h1": Row("system calls per request, h1", "calls-h1", "calls", "", None, 4.5, 4.1),
     "calls-h2": Row("system calls per request, h2", "calls-h2", "calls", "", None, 3.5, 2.5),
@@ -127,6 +130,8 @@ def judge(name, rounds):
             series[candidate] = [result.get(row.figure) for result in results]
     if row.added:
         series = _without_direct(series)
+    if row.less:
+        series = _less(series, row.less)
     values = {candidate: statistics.median(known) for candidate, known in
               ((candidate, [value for value in numbers if value is not None])
                for candidate, numbers in series.items()) if known}
@@ -152,6 +157,15 @@ def _without_direct(series):
     return {candidate: [None if value is None or bare is None else value - bare
                         for value, bare in zip(numbers, direct)]
             for candidate, numbers in series.items() if candidate != "direct"}
+
+
+def _less(series, less):
+    """Ours without what another needed in the same round, which must be there."""
+    if OURS not in series or less not in series:
+        return {name: numbers for name, numbers in series.items() if name not in (OURS, less)}
+    ours = [None if value is None or other is None else value - other
+            for value, other in zip(series[OURS], series[less])]
+    return {**{name: numbers for name, numbers in series.items() if name != less}, OURS: ours}
 
 
 def _reference(row, values):
@@ -187,6 +201,8 @@ def _why_missing(row, rounds, values):
         wanted.append(row.reference)
     if row.added:
         wanted.append("direct")
+    if row.less:
+        wanted.append(row.less)
     reasons = [f"{candidate}: {results[candidate]['failed']}" for candidate in wanted
                for results in rounds[:1] if "failed" in results.get(candidate, {})]
     absent = [candidate for candidate in wanted

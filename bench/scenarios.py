@@ -332,6 +332,7 @@ Scenario = collections.namedtuple("Scenario", "measure candidates quick rounds w
                                   defaults=(Setting(),))
 GATEWAY = ("tollgate",)
 BOTH_KINDS = ("tollgate", "tollgate-openai")
+UNMETERED = ("tollgate-unmetered",)
 PLAIN = PLAIN_PROXIES
 BARE = ("direct",)
 PORTKEY = ("portkey",)
@@ -343,7 +344,7 @@ TLS_COUNTED = Setting(tls=True, counted=True)
 # candidate.
 SCENARIOS = {
     "saturation-h1": Scenario(closed_loop(False, 64, 1, "chat"),
-                              PLAIN + PORTKEY + BARE + BOTH_KINDS, True, None, True),
+                              PLAIN + PORTKEY + BARE + BOTH_KINDS + UNMETERED, True, None, True),
     "saturation-h2": Scenario(closed_loop(True, 16, 32, "chat"),
                               PLAIN + GATEWAY, True, None, True),
     "sequential": Scenario(one_after_another, PLAIN + BARE + GATEWAY, False, None, True),
