@@ -5,11 +5,14 @@
  *            a month; no gap, no overlap, nothing that is not whole picodollars.
  * Called by: models.c.
  * Knows not: what a call costs (meter/price.c). */
+#include <stdio.h>
+
 #include "config/base/clock.h"
 #include "config/base/span.h"
 #include "config/sections.h"
 #include "config/values.h"
 
+#define PRICES_MAX 1024
 #define TOKENS_MAX INT64_C(1000000000000)
 #define FACTOR_PPM_MAX (INT64_C(1000) * PRICE_PPM)
 #define FACTOR_EXPECTED "a factor as decimal text with at most 6 places, such as 0.5"
@@ -37,17 +40,24 @@ static void need_rate(const struct section *section, const char *key, int64_t *o
                                  out_rate);
 }
 
+static void warn_at(struct draft *draft, const struct place *place, const char *what)
+{
+    char name[200];
+
+    place_print(place, name, sizeof(name));
+    problems_warn_at(draft->problems, place->line, name, "%s", what);
+}
+
 static void warn_if_dearer(const struct section *section, const char *key, int64_t rate,
                            const char *than, int64_t other)
 {
     struct place place;
-    char name[200];
+    char what[64];
 
     if (rate <= other || section_find(section, key, &place) == NULL)
         return;
-    place_print(&place, name, sizeof(name));
-    problems_warn_at(section->draft->problems, place.line, name,
-                     "warning: dearer than %s: is that meant?", than);
+    (void)snprintf(what, sizeof(what), "warning: dearer than %s: is that meant?", than);
+    warn_at(section->draft, &place, what);
 }
 
 static void read_rates(const struct section *section, struct rates *rates)
@@ -59,13 +69,37 @@ static void read_rates(const struct section *section, struct rates *rates)
     rates->reasoning = rates->output;
     section_value_at(section, "cached_input", read_token_price, PRICE_EXPECTED,
                      &rates->cached_input);
-    section_value_at(section, "cache_write", read_token_price, PRICE_EXPECTED,
-                     &rates->cache_write);
+    section_value_at(section, "cache_write", read_token_price, PRICE_EXPECTED, &rates->cache_write);
     section_value_at(section, "reasoning", read_token_price, PRICE_EXPECTED, &rates->reasoning);
     warn_if_dearer(section, "cached_input", rates->cached_input, "input", rates->input);
     /* Embeddings cost no output: only a price that is less than input's, but some, is odd. */
     if (rates->output > 0)
         warn_if_dearer(section, "input", rates->input, "output", rates->output);
+}
+
+/* A list of steps; NULL when there is none. */
+static const struct node *find_steps(const struct section *section, const char *key, uint32_t most,
+                                     struct place *place)
+{
+    if (section_find(section, key, place) == NULL)
+        return NULL;
+    return section_find_list(section, key, 1, most, place);
+}
+
+/* One of two words about a list of steps, which must be there: is it the second? */
+static bool is_second(const struct section *section, const char *key, const char *const words[2],
+                      const char *expected, const char *list)
+{
+    struct place place;
+    struct place steps;
+    const struct node *node = section_find(section, key, &place);
+
+    if (node == NULL)
+        return false;
+    if (section_find(section, list, &steps) == NULL)
+        problems_add(section->draft->problems, &place,
+                     "expected %s beside it: it says how they hold", list);
+    return section_read_choice(section->draft, node, &place, words, 2, expected) == 1;
 }
 
 /* The tokens of one item of a list of steps, which ascend. */
@@ -78,8 +112,7 @@ static int64_t read_above(const struct section *section, int64_t before)
         return before;
     section_number_at(section, "above", 1, TOKENS_MAX, &above);
     if (above > 0 && above <= before)
-        problems_add(section->draft->problems, &place,
-                     "expected more than in the item before it");
+        problems_add(section->draft->problems, &place, "expected more than in the item before it");
     return above;
 }
 
@@ -89,8 +122,7 @@ static void read_brackets(const struct section *section, struct price *price)
     static const char *const froms[] = {"over", "at"};
     struct draft *draft = section->draft;
     struct place place;
-    const struct node *node;
-    const struct node *list = section_find_list(section, "brackets", 1, PRICE_BRACKETS_MAX, &place);
+    const struct node *list = find_steps(section, "brackets", PRICE_BRACKETS_MAX, &place);
 
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         const struct place item = section_item_place(&place, i, list->items[i]->line);
@@ -101,14 +133,9 @@ static void read_brackets(const struct section *section, struct price *price)
         read_rates(&bracket, &price->brackets[i].rates);
         price->bracket_count = i + 1;
     }
-    node = section_find(section, "bracket_mode", &place);
-    if (node != NULL)
-        price->bracket_marginal =
-            section_read_choice(draft, node, &place, modes, 2, "whole_request or marginal") == 1;
-    node = section_find(section, "bracket_from", &place);
-    if (node != NULL)
-        price->bracket_inclusive =
-            section_read_choice(draft, node, &place, froms, 2, "over or at") == 1;
+    price->bracket_marginal =
+        is_second(section, "bracket_mode", modes, "whole_request or marginal", "brackets");
+    price->bracket_inclusive = is_second(section, "bracket_from", froms, "over or at", "brackets");
 }
 
 static void read_volume(const struct section *section, struct price *price)
@@ -116,10 +143,8 @@ static void read_volume(const struct section *section, struct price *price)
     static const char *const modes[] = {"marginal", "whole"};
     struct draft *draft = section->draft;
     struct place place;
-    const struct node *node;
-    const struct node *list = section_find_list(section, "volume", 1, PRICE_VOLUMES_MAX, &place);
+    const struct node *list = find_steps(section, "volume", PRICE_VOLUMES_MAX, &place);
 
-    price->volume_marginal = true;
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         const struct place item = section_item_place(&place, i, list->items[i]->line);
         const struct section volume =
@@ -136,10 +161,8 @@ static void read_volume(const struct section *section, struct price *price)
             problems_add(draft->problems, &at, "expected a factor of at most 1: it is a discount");
         price->volume_count = i + 1;
     }
-    node = section_find(section, "volume_mode", &place);
-    if (node != NULL)
-        price->volume_marginal =
-            section_read_choice(draft, node, &place, modes, 2, "marginal or whole") != 1;
+    price->volume_marginal =
+        !is_second(section, "volume_mode", modes, "marginal or whole", "volume");
 }
 
 static bool is_whole(int64_t rate, int64_t factor_ppm)
@@ -219,7 +242,8 @@ void sections_read_prices(const struct section *section, struct config_model *mo
     struct draft *draft = section->draft;
     const int64_t now_us = clock_wall_us();
     struct place place;
-    const struct node *list = section_find_list(section, "price", 1, 1024, &place);
+    const struct node *list = section_find_list(section, "price", 1, PRICES_MAX, &place);
+    int64_t last_us;
 
     if (list == NULL)
         return;
@@ -242,7 +266,11 @@ void sections_read_prices(const struct section *section, struct config_model *mo
     if (model->prices[0].from_us > now_us)
         problems_add(draft->problems, &place,
                      "expected a price that holds today: the first one begins later");
-    if (model->prices[list->count - 1].until_us <= now_us)
+    last_us = model->prices[list->count - 1].until_us;
+    if (last_us <= now_us)
         problems_add(draft->problems, &place,
                      "expected a price that holds today: the last one has ended");
+    else if (last_us != INT64_MAX)
+        warn_at(draft, &place,
+                "warning: the last one has an end: from then on the model is refused");
 }

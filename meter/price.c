@@ -7,8 +7,10 @@
 #include "meter/price.h"
 
 static const char *const class_names[TOKEN_CLASSES] = {
-    [CLASS_INPUT] = "input",   [CLASS_CACHED_INPUT] = "cached_input",
-    [CLASS_CACHE_WRITE] = "cache_write", [CLASS_OUTPUT] = "output",
+    [CLASS_INPUT] = "input",
+    [CLASS_CACHED_INPUT] = "cached_input",
+    [CLASS_CACHE_WRITE] = "cache_write",
+    [CLASS_OUTPUT] = "output",
     [CLASS_REASONING] = "reasoning",
 };
 
@@ -54,7 +56,7 @@ static int64_t prompt_tokens(const struct usage *usage)
     int64_t sum = 0;
 
     for (int class = CLASS_INPUT; class <= CLASS_CACHE_WRITE; class ++) {
-        if (__builtin_add_overflow(sum, usage_of_class(usage, (enum token_class)class), &sum))
+        if (__builtin_add_overflow(sum, usage_of_class(usage, (enum token_class) class), &sum))
             return INT64_MAX;
     }
     return sum;
@@ -96,8 +98,8 @@ void price_tariff(const struct price *price, const struct usage *usage, enum ser
     for (uint32_t i = 0; i < price->bracket_count; i++) {
         const struct price_bracket *bracket = &price->brackets[i];
         if (price->bracket_marginal) {
-            out_tariff->steps[out_tariff->step_count++] = (struct price_bracket){
-                bracket->above, scaled_rates(&bracket->rates, factor_ppm)};
+            out_tariff->steps[out_tariff->step_count++] =
+                (struct price_bracket){bracket->above, scaled_rates(&bracket->rates, factor_ppm)};
         } else if (is_beyond(prompt_tokens(usage), bracket->above, price->bracket_inclusive)) {
             out_tariff->rates = scaled_rates(&bracket->rates, factor_ppm);
             out_tariff->above = bracket->above;
@@ -140,11 +142,11 @@ static void put_steps(const struct tariff *tariff, enum token_class class, int64
 static bool is_possible(const struct usage *usage, const struct tariff *tariff)
 {
     for (int class = 0; class < TOKEN_CLASSES; class ++) {
-        if (usage_of_class(usage, (enum token_class)class) < 0 ||
-            rate_of_class(&tariff->rates, (enum token_class)class) < 0)
+        if (usage_of_class(usage, (enum token_class) class) < 0 ||
+            rate_of_class(&tariff->rates, (enum token_class) class) < 0)
             return false;
         for (uint32_t i = 0; i < tariff->step_count; i++) {
-            if (rate_of_class(&tariff->steps[i].rates, (enum token_class)class) < 0)
+            if (rate_of_class(&tariff->steps[i].rates, (enum token_class) class) < 0)
                 return false;
         }
     }
@@ -203,8 +205,7 @@ enum err price_discount(const struct price *price, int64_t tokens, money_sum amo
 
     for (uint32_t i = 0; err == OK && i < price->volume_count; i++) {
         const struct price_volume *volume = &price->volumes[i];
-        const int64_t next =
-            i + 1 < price->volume_count ? price->volumes[i + 1].above : INT64_MAX;
+        const int64_t next = i + 1 < price->volume_count ? price->volumes[i + 1].above : INT64_MAX;
         const int64_t off_ppm = PRICE_PPM - volume->factor_ppm;
         money_sum share = amount;
         money_sum off = 0;

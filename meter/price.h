@@ -13,10 +13,10 @@
 /* The rates of one call, as its row states them: enough to work its cost out again without the
  * configuration. Brackets over a whole call are in `rates` already; marginal ones are steps. */
 struct tariff {
-    int64_t from_us;       /* which dated price */
+    int64_t from_us; /* which dated price */
     struct rates rates;
-    int64_t above;         /* the bracket that a whole call is in; 0: none */
-    bool inclusive;        /* of steps: a prompt of exactly `above` tokens touches none of them */
+    int64_t above;  /* the bracket that a whole call is in; 0: none */
+    bool inclusive; /* of steps: a prompt of exactly `above` tokens has its last one beyond */
     uint32_t step_count;
     struct price_bracket steps[PRICE_BRACKETS_MAX]; /* ascending */
 };
@@ -38,7 +38,7 @@ int64_t usage_of_class(const struct usage *usage, enum token_class class); /* -1
 struct charge {
     enum token_class class;
     int64_t tokens;
-    int64_t rate; /* pusd per token */
+    int64_t rate;  /* pusd per token */
     int64_t above; /* of the step; 0: none */
 };
 

@@ -77,7 +77,8 @@ size_t money_print_pusd(money_sum pusd, char out[MONEY_TEXT_BYTES])
     return (size_t)(at - out);
 }
 
-/* Digits from *at on into *value, at most so many; how many there were, -1: too many or too large. */
+/* Digits from *at on into *value, at most so many; how many there were, -1: too many or too large.
+ */
 static int take_digits(struct span text, size_t *at, int most, money_sum *value)
 {
     int count = 0;
