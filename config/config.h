@@ -20,9 +20,9 @@
 #include "config/base/span.h"
 #include "config/base/vocab.h"
 
-struct replica_state;  /* router's: outlives snapshots, found by "model/replica" */
-struct model_state;    /* router's: outlives snapshots, found by name */
-struct estimate_state; /* meter's: learned bytes per token of a model */
+struct replica_state;   /* router's: outlives snapshots, found by "model/replica" */
+struct model_state;     /* router's: outlives snapshots, found by name */
+struct estimate_state;  /* meter's: learned bytes per token of a model */
 struct replica_account; /* meter's: tokens and cost of a replica, found by "model/replica" */
 struct zone;            /* base/zone.h */
 
@@ -41,8 +41,8 @@ struct price_bracket {
     struct rates rates;
 };
 
-/* A discount on all that a tenant used of a model in a month: it is given on the invoice, never in a
- * row, so that it does not depend on the order in which gateways write. */
+/* A discount on all that a tenant used of a model in a month: it is given on the invoice, never in
+ * a row, so that it does not depend on the order in which gateways write. */
 struct price_volume {
     int64_t above; /* tokens of all classes together in the month */
     int64_t factor_ppm;
@@ -59,7 +59,8 @@ struct price {
     struct rates rates;
     int64_t cache_hit; /* pusd per token of an answer from our own cache; 0 when not said */
     int64_t tier_ppm[SERVICE_TIERS]; /* factor of all rates; each product is whole */
-    bool bracket_marginal;  /* only the tokens beyond a bracket cost its rates; else all of the call */
+    bool bracket_marginal;  /* only the tokens beyond a bracket cost its rates; else all of the call
+                             */
     bool bracket_inclusive; /* a prompt of exactly `above` tokens is beyond it already */
     uint32_t bracket_count;
     struct price_bracket brackets[PRICE_BRACKETS_MAX]; /* ascending */
@@ -116,7 +117,7 @@ struct config_replica {
 
 /* What a chat template may add to the text of a prompt, in tokens: the bound counts on it. */
 struct config_template {
-    int64_t fixed;       /* once a prompt */
+    int64_t fixed; /* once a prompt */
     int64_t per_message;
     int64_t per_tool;
     int64_t schema_percent; /* tokens of tools' schemas, of 100 for their JSON bytes */
@@ -134,11 +135,11 @@ struct config_model {
     enum kind kind;
     struct price *prices; /* oldest first, price_count ≥ 1 */
     uint32_t price_count;
-    int64_t context;            /* tokens; 0: not said */
-    int64_t output;             /* most tokens an answer; 0: not said */
+    int64_t context; /* tokens; 0: not said */
+    int64_t output;  /* most tokens an answer; 0: not said */
     struct config_template template_tokens;
     int64_t part_tokens[PART_KINDS]; /* most tokens of one part that is no text; 0: not said */
-    struct span upstream_model; /* the name that replicas know; = name when not said */
+    struct span upstream_model;      /* the name that replicas know; = name when not said */
     struct span *aliases;
     uint32_t alias_count;
     struct config_replica *replicas; /* at least one */
@@ -239,15 +240,16 @@ struct config {
     struct span *cors_origins;
     uint32_t cors_origin_count;
     struct span log_access;
-    int32_t log_level;          /* enum log_level */
-    struct span journal;        /* directory; {NULL, 0}: none is kept */
-    struct span ledger;         /* path of the SQLite file; {NULL, 0}: none is kept */
-    struct span signing_key;    /* path of the PEM file that heads are signed with; {NULL, 0}: signing.key
-                                 * in the journal directory, made when absent */
-    struct span anchor_file;    /* where anchors are appended; {NULL, 0}: nowhere */
-    struct span anchor_command; /* run by /bin/sh with an anchor on its standard input; {NULL, 0}: none */
-    bool durable;               /* durability: power; the last bytes wait until the row is synced */
-    int64_t opex_ppm;           /* factor on usd_per_hour; PRICE_PPM: 1 */
+    int32_t log_level;       /* enum log_level */
+    struct span journal;     /* directory; {NULL, 0}: none is kept */
+    struct span ledger;      /* path of the SQLite file; {NULL, 0}: none is kept */
+    struct span signing_key; /* path of the PEM file that heads are signed with; {NULL, 0}:
+                              * signing.key in the journal directory, made when absent */
+    struct span anchor_file; /* where anchors are appended; {NULL, 0}: nowhere */
+    struct span
+        anchor_command; /* run by /bin/sh with an anchor on its standard input; {NULL, 0}: none */
+    bool durable;       /* durability: power; the last bytes wait until the row is synced */
+    int64_t opex_ppm;   /* factor on usd_per_hour; PRICE_PPM: 1 */
     struct span *names_servers; /* address and port of name servers; none: the system's are asked */
     uint32_t names_server_count;
 

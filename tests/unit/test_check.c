@@ -199,6 +199,161 @@ static void a_price_is_whole_and_later_than_the_one_before(void **state)
     assert_problem(text, "f:7: models.a.price[1]: expected a later date in from");
 }
 
+/* A price list of model m, from line 2 on; each line of it one more. */
+#define PRICED(price)                                                                              \
+    LISTEN "models: {m: {kind: vllm, price: [\n" price                                             \
+           "], replicas: [{name: r, url: \"http://h\"}]}}\n" TENANTS
+
+static void prices_leave_no_gap_and_do_not_overlap(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        const char *line;
+    } cases[] = {
+        {PRICED("{from: 2026-01-01, until: 2026-02-01, input: 1, output: 1},\n"
+                "{from: 2026-02-02, input: 1, output: 1}"),
+         "f:4: models.m.price[1]: expected from to be the until of the price before it: nothing"},
+        {PRICED("{from: 2026-01-01, until: 2026-02-02, input: 1, output: 1},\n"
+                "{from: 2026-02-01, input: 1, output: 1}"),
+         "f:4: models.m.price[1]: expected from to be the until of the price before it: both"},
+        {PRICED(
+             "{from: 2026-01-01, input: 1, output: 1},\n{from: 2026-01-01, input: 1, output: 1}"),
+         "f:4: models.m.price[1]: expected a later date in from"},
+        {PRICED("{from: 2026-01-01, until: 2026-01-01, input: 1, output: 1}"),
+         "f:3: models.m.price[0]: expected until to be later than from"},
+        {PRICED("{from: 2999-01-01, input: 1, output: 1}"),
+         "f:2: models.m.price: expected a price that holds today: the first one begins later"},
+        {PRICED("{until: 2001-01-01, input: 1, output: 1}"),
+         "f:2: models.m.price: expected a price that holds today: the last one has ended"},
+        {PRICED("{from: 2026-02-30, input: 1, output: 1}"),
+         "f:3: models.m.price[0].from: expected a date"},
+        {PRICED(""), "f:2: models.m.price: expected 1 to 1024 items, got 0"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_problem(cases[i].text, cases[i].line);
+}
+
+static void odd_prices_are_refused_with_their_key(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        const char *line;
+    } cases[] = {
+        {PRICED("{output: 1}"), "f:3: models.m.price[0].input: required, but not there"},
+        {PRICED("{input: 1}"), "f:3: models.m.price[0].output: required, but not there"},
+        {PRICED("{input: -1, output: 1}"),
+         "f:3: models.m.price[0].input: expected USD per million"},
+        {PRICED("{input: 1e-3, output: 1}"), "f:3: models.m.price[0].input: expected USD"},
+        {PRICED("{input: 1000001, output: 1}"), "f:3: models.m.price[0].input: expected USD"},
+        {PRICED("{input: 1, output: .nan}"), "f:3: models.m.price[0].output: expected USD"},
+        {PRICED("{input: 1, output: 1, cached_input: 0.0000001}"),
+         "f:3: models.m.price[0].cached_input: expected USD"},
+        {PRICED("{input: 1, output: 1, brackets: []}"),
+         "f:3: models.m.price[0].brackets: expected 1 to 3 items, got 0"},
+        {PRICED("{input: 1, output: 1, brackets: [{above: 1, input: 1, output: 1},\n"
+                "{above: 1, input: 1, output: 1}]}"),
+         "f:4: models.m.price[0].brackets[1].above: expected more than in the item before it"},
+        {PRICED("{input: 1, output: 1, brackets: [{above: 0, input: 1, output: 1}]}"),
+         "f:3: models.m.price[0].brackets[0].above: expected a whole number from 1 to "
+         "1000000000000"},
+        {PRICED("{input: 1, output: 1, brackets: [{input: 1, output: 1}]}"),
+         "f:3: models.m.price[0].brackets[0].above: required, but not there"},
+        {PRICED("{input: 1, output: 1, brackets: [{above: 5, input: 1, output: -1}]}"),
+         "f:3: models.m.price[0].brackets[0].output: expected USD"},
+        {PRICED("{input: 1, output: 1, bracket_mode: marginal}"),
+         "f:3: models.m.price[0].bracket_mode: expected brackets beside it"},
+        {PRICED("{input: 1, output: 1, bracket_from: at}"),
+         "f:3: models.m.price[0].bracket_from: expected brackets beside it"},
+        {PRICED("{input: 1, output: 1, bracket_mode: half, brackets: [{above: 5, input: 1, output: "
+                "1}]}"),
+         "f:3: models.m.price[0].bracket_mode: expected whole_request or marginal"},
+        {PRICED("{input: 1, output: 1, volume_mode: whole}"),
+         "f:3: models.m.price[0].volume_mode: expected volume beside it"},
+        {PRICED("{input: 1, output: 1, volume: [{above: 5, factor: 1.1}]}"),
+         "f:3: models.m.price[0].volume[0].factor: expected a factor of at most 1"},
+        {PRICED("{input: 1, output: 1, volume: [{above: 5}]}"),
+         "f:3: models.m.price[0].volume[0].factor: required, but not there"},
+        {PRICED("{input: 1, output: 1, volume: [{above: 5, factor: 1}, {above: 4, factor: 1}]}"),
+         "f:3: models.m.price[0].volume[1].above: expected more than in the item before it"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_problem(cases[i].text, cases[i].line);
+}
+
+static void a_tiers_factor_leaves_whole_picodollars(void **state)
+{
+    (void)state;
+
+    assert_problem(
+        PRICED("{input: 0.000001, output: 1, tiers: {flex: 0.5}}"),
+        "f:3: models.m.price[0].tiers.flex: expected a factor that leaves every price of "
+        "this row at 6 places");
+    assert_problem(PRICED("{input: 1, output: 1, cached_input: 0.000003, tiers: {priority: 1.5}}"),
+                   "f:3: models.m.price[0].tiers.priority: expected a factor that leaves");
+    assert_problem(PRICED("{input: 1, output: 1, tiers: {flex: 0.5}, brackets: [{above: 9, input: "
+                          "1, output: 0.000001}]}"),
+                   "f:3: models.m.price[0].tiers.flex: expected a factor that leaves");
+    assert_problem(PRICED("{input: 1, output: 1, tiers: {flex: 0.0000001}}"),
+                   "f:3: models.m.price[0].tiers.flex: expected a factor as decimal text");
+    assert_problem(PRICED("{input: 1, output: 1, tiers: {gold: 2}}"),
+                   "f:3: models.m.price[0].tiers.gold: not known");
+}
+
+static void prices_that_look_wrong_are_warned_of(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        const char *line;
+    } cases[] = {
+        {PRICED("{input: 2, output: 1}"),
+         "f:3: models.m.price[0].input: warning: dearer than output: is that meant?\n"},
+        {PRICED("{input: 1, output: 1, cached_input: 1.1}"),
+         "f:3: models.m.price[0].cached_input: warning: dearer than input: is that meant?\n"},
+        {PRICED("{input: 1, output: 1, brackets: [{above: 5, input: 2, output: 1}]}"),
+         "f:3: models.m.price[0].brackets[0].input: warning: dearer than output: is that meant?\n"},
+        {PRICED("{input: 1, output: 1, until: 2999-01-01}"),
+         "f:2: models.m.price: warning: the last one has an end: from then on the model is "
+         "refused\n"},
+        {PRICED("{input: 1, output: 0}"), NULL}, /* as for embeddings */
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config *config = NULL;
+        struct config_problems problems;
+
+        assert_int_equal(config_load_text("f", span_of(cases[i].text), &config, &problems), OK);
+        if (cases[i].line == NULL)
+            assert_null(problems.text);
+        else
+            assert_string_equal(problems.text, cases[i].line);
+        config_problems_free(&problems);
+        config_put(config);
+    }
+}
+
+static void the_meter_is_told_whole(void **state)
+{
+    (void)state;
+
+    assert_problem(LISTEN MODELS TENANTS "meter: {ledger: \"sqlite:/x\"}\n",
+                   "f:5: meter: expected a journal");
+    assert_problem(LISTEN MODELS TENANTS "meter: {durability: power}\n",
+                   "f:5: meter: expected a journal");
+    assert_problem(LISTEN MODELS TENANTS "meter: {journal: /j, ledger: /x}\n",
+                   "f:5: meter.ledger: expected sqlite: and a path");
+    assert_problem(LISTEN MODELS TENANTS "meter: {journal: /j, durability: disk}\n",
+                   "f:5: meter.durability: expected process or power");
+    assert_problem(LISTEN MODELS TENANTS "meter: {journal: /j, opex_factor: 1e3}\n",
+                   "f:5: meter.opex_factor: expected a factor");
+    assert_problem(LISTEN MODELS "tenants: {t: {keys: [{id: k, key: s}], zone: Mars/Olympus}}\n",
+                   "f:4: tenants.t.zone: expected a time zone");
+}
+
 static void tls_is_said_whole_and_where_it_is_spoken(void **state)
 {
     (void)state;
@@ -335,6 +490,11 @@ int main(void)
         cmocka_unit_test(a_key_belongs_to_one_tenant),
         cmocka_unit_test(a_key_is_1_to_256_printable_bytes),
         cmocka_unit_test(a_price_is_whole_and_later_than_the_one_before),
+        cmocka_unit_test(prices_leave_no_gap_and_do_not_overlap),
+        cmocka_unit_test(odd_prices_are_refused_with_their_key),
+        cmocka_unit_test(a_tiers_factor_leaves_whole_picodollars),
+        cmocka_unit_test(prices_that_look_wrong_are_warned_of),
+        cmocka_unit_test(the_meter_is_told_whole),
         cmocka_unit_test(tls_is_said_whole_and_where_it_is_spoken),
         cmocka_unit_test(listeners_stand_apart),
         cmocka_unit_test(an_admin_listener_for_others_needs_a_token),

@@ -3,9 +3,9 @@
  *
  * - A good file becomes a snapshot with every value where it belongs, defaults for the rest.
  * - Durations, sizes, shares, dates, addresses and URLs are read exactly, or refused.
- * - Prices are whole picodollars per token, read without a float.
+ * - Prices are whole picodollars per token, read without a float; brackets, tiers, volumes too.
  * - Models are found by name and alias, keys by digest; what is not there is not found.
- * - A price holds from its date on, until the next.
+ * - A price holds from its date on, until the next, or until it ends.
  * - The printed form has no secret, and reads as a configuration again.
  * - A snapshot lives until its last reference is given back. */
 #include <setjmp.h>
@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "config/base/log.h"
+#include "config/base/zone.h"
 #include "config/config.h"
 #include "config/values.h"
 
@@ -70,6 +71,13 @@ static const char good[] =
     "limits: {body_bytes: 2MiB, bodies_memory: 64MiB}\n"
     "health: {most_out: 25%}\n";
 
+/* A configuration of one model whose price is this flow sequence. */
+#define PRICED(price)                                                                              \
+    "listen: [{address: \"127.0.0.1:1\"}]\n"                                                       \
+    "models: {m: {kind: vllm, price: " price ",\n"                                                 \
+    "  replicas: [{name: r, url: \"http://h\"}]}}\n"                                               \
+    "tenants: {t: {keys: [{id: k, key: s}]}}\n"
+
 static struct config *load(const char *text)
 {
     struct config *config = NULL;
@@ -108,6 +116,65 @@ static void the_process_is_read(void **state)
     assert_int_equal(config->log_level, LOG_WARN);
     assert_span(config->journal, "/var/lib/tollgate");
     assert_span(config->file, "test.yaml");
+    config_put(config);
+}
+
+static void the_meter_is_read(void **state)
+{
+    (void)state;
+    struct config *config = load(PRICED(
+        "[{input: 1, output: 1}]") "meter: {journal: /j, ledger: \"sqlite:/l.db\",\n"
+                                   "  durability: power, signing_key: /k, opex_factor: 1.3,\n"
+                                   "  anchor: {file: /a, command: \"send x\"},\n"
+                                   "  segment_bytes: 1MiB, segment_age: 2m,\n"
+                                   "  anchor_every: 5s, keep: 90d}\n");
+    struct config *plain = load(good);
+
+    assert_span(config->journal, "/j");
+    assert_span(config->ledger, "/l.db");
+    assert_true(config->durable);
+    assert_span(config->signing_key, "/k");
+    assert_span(config->anchor_file, "/a");
+    assert_span(config->anchor_command, "send x");
+    assert_int_equal(config->opex_ppm, 1300000);
+    assert_int_equal(config->meter_segment_bytes, 1048576);
+    assert_int_equal(config->meter_segment_age_ms, 120000);
+    assert_int_equal(config->meter_anchor_every_ms, 5000);
+    assert_int_equal(config->meter_keep_ms, INT64_C(90) * 86400 * 1000);
+    assert_null(plain->ledger.data);
+    assert_false(plain->durable);
+    assert_int_equal(plain->opex_ppm, 1000000);
+    assert_int_equal(plain->meter_keep_ms, 0);
+    config_put(plain);
+    config_put(config);
+}
+
+static void template_and_part_tokens_are_read(void **state)
+{
+    (void)state;
+    struct config *config =
+        load("listen: [{address: \"127.0.0.1:1\"}]\n"
+             "models:\n"
+             "  a: {kind: vllm, price: [{input: 1, output: 1}],\n"
+             "    template_tokens: {fixed: 1, per_message: 2, per_tool: 3, schema: 400%},\n"
+             "    part_tokens: {image: 10, audio: 20, video: 30, file: 40},\n"
+             "    replicas: [{name: r, url: \"http://h\"}]}\n"
+             "  b: {kind: vllm, price: [{input: 1, output: 1}], replicas: [{name: r, url: "
+             "\"http://h\"}]}\n"
+             "tenants: {t: {keys: [{id: k, key: s}]}}\n");
+    const struct config_model *said = &config->models[0];
+    const struct config_model *silent = &config->models[1];
+
+    assert_int_equal(said->template_tokens.fixed, 1);
+    assert_int_equal(said->template_tokens.per_message, 2);
+    assert_int_equal(said->template_tokens.per_tool, 3);
+    assert_int_equal(said->template_tokens.schema_percent, 400);
+    for (int kind = 0; kind < PART_KINDS; kind++) {
+        assert_int_equal(said->part_tokens[kind], 10 * (kind + 1));
+        assert_int_equal(silent->part_tokens[kind], 0);
+    }
+    assert_int_equal(silent->template_tokens.fixed, 64);
+    assert_int_equal(silent->template_tokens.schema_percent, 200);
     config_put(config);
 }
 
@@ -243,15 +310,67 @@ static void prices_are_whole_picodollars(void **state)
     const struct config_model *small = config_find_model(config, SPAN("small"));
 
     assert_int_equal(small->price_count, 2);
-    assert_int_equal(small->prices[0].input, 50000); /* 0.05 USD a million */
-    assert_int_equal(small->prices[0].cached_input, 12500);
-    assert_int_equal(small->prices[0].cache_write, 50000); /* as input */
-    assert_int_equal(small->prices[0].output, 200000);
-    assert_int_equal(small->prices[0].reasoning, 200000); /* as output */
+    assert_int_equal(small->prices[0].rates.input, 50000); /* 0.05 USD a million */
+    assert_int_equal(small->prices[0].rates.cached_input, 12500);
+    assert_int_equal(small->prices[0].rates.cache_write, 50000); /* as input */
+    assert_int_equal(small->prices[0].rates.output, 200000);
+    assert_int_equal(small->prices[0].rates.reasoning, 200000); /* as output */
     assert_int_equal(small->prices[0].cache_hit, 0);
-    assert_int_equal(small->prices[1].reasoning, 170000);
-    assert_int_equal(small->prices[1].cache_write, 60000);
+    assert_int_equal(small->prices[1].rates.reasoning, 170000);
+    assert_int_equal(small->prices[1].rates.cache_write, 60000);
     assert_int_equal(small->prices[1].cache_hit, 1);
+    for (size_t tier = 0; tier < SERVICE_TIERS; tier++)
+        assert_int_equal(small->prices[0].tier_ppm[tier], PRICE_PPM);
+    assert_int_equal(small->prices[0].bracket_count, 0);
+    assert_int_equal(small->prices[0].volume_count, 0);
+    config_put(config);
+}
+
+static void brackets_volumes_and_tiers_are_read(void **state)
+{
+    (void)state;
+    struct config *config = load(
+        PRICED("[{input: 1, output: 4, bracket_mode: marginal, bracket_from: at,\n"
+               "  brackets: [{above: 128000, input: 2, output: 6},\n"
+               "    {above: 272000, input: 3, cached_input: 0.3, cache_write: 3.75, output: 8,\n"
+               "     reasoning: 9}],\n"
+               "  tiers: {flex: 0.5, priority: 1.75}, volume_mode: whole,\n"
+               "  volume: [{above: 1000000, factor: 0.9}, {above: 5000000, factor: \"0.75\"}]}]"));
+    const struct price *price = &config->models[0].prices[0];
+
+    assert_true(price->bracket_marginal);
+    assert_true(price->bracket_inclusive);
+    assert_int_equal(price->bracket_count, 2);
+    assert_int_equal(price->brackets[0].above, 128000);
+    assert_int_equal(price->brackets[0].rates.input, 2000000);
+    assert_int_equal(price->brackets[0].rates.cached_input, 2000000); /* as input */
+    assert_int_equal(price->brackets[0].rates.reasoning, 6000000);    /* as output */
+    assert_int_equal(price->brackets[1].above, 272000);
+    assert_int_equal(price->brackets[1].rates.cached_input, 300000);
+    assert_int_equal(price->brackets[1].rates.cache_write, 3750000);
+    assert_int_equal(price->brackets[1].rates.reasoning, 9000000);
+    assert_int_equal(price->tier_ppm[TIER_STANDARD], 1000000);
+    assert_int_equal(price->tier_ppm[TIER_FLEX], 500000);
+    assert_int_equal(price->tier_ppm[TIER_PRIORITY], 1750000);
+    assert_false(price->volume_marginal);
+    assert_int_equal(price->volume_count, 2);
+    assert_int_equal(price->volumes[0].above, 1000000);
+    assert_int_equal(price->volumes[0].factor_ppm, 900000);
+    assert_int_equal(price->volumes[1].factor_ppm, 750000);
+    config_put(config);
+}
+
+static void brackets_and_volumes_hold_over_and_whole_or_marginal_when_not_said(void **state)
+{
+    (void)state;
+    struct config *config = load(PRICED("[{input: 1, output: 4,\n"
+                                        "  brackets: [{above: 1, input: 2, output: 6}],\n"
+                                        "  volume: [{above: 1, factor: 0.5}]}]"));
+    const struct price *price = &config->models[0].prices[0];
+
+    assert_false(price->bracket_marginal);
+    assert_false(price->bracket_inclusive);
+    assert_true(price->volume_marginal);
     config_put(config);
 }
 
@@ -267,6 +386,21 @@ static void a_price_holds_from_its_date_until_the_next(void **state)
     assert_ptr_equal(config_price_at(small, january_us), &small->prices[0]);
     assert_ptr_equal(config_price_at(small, july_us - 1), &small->prices[0]);
     assert_ptr_equal(config_price_at(small, july_us), &small->prices[1]);
+    config_put(config);
+}
+
+static void a_price_with_an_end_holds_no_longer(void **state)
+{
+    (void)state;
+    struct config *config =
+        load(PRICED("[{from: 2026-01-01, until: 2026-07-01, input: 1, output: 1},\n"
+                    "  {from: 2026-07-01, until: 2999-01-01, input: 2, output: 2}]"));
+    const struct config_model *model = &config->models[0];
+    const int64_t end_us = 32472144000000000; /* date -d 2999-01-01T00:00Z +%s */
+
+    assert_int_equal(model->prices[0].until_us, model->prices[1].from_us);
+    assert_ptr_equal(config_price_at(model, end_us - 1), &model->prices[1]);
+    assert_null(config_price_at(model, end_us));
     config_put(config);
 }
 
@@ -298,6 +432,7 @@ static void tenants_are_read(void **state)
     const struct config_tenant *other = &config->tenants[1];
 
     assert_span(acme->name, "acme");
+    assert_ptr_equal(acme->zone, zone_utc());
     assert_span(acme->tags_json, "{\"team\":\"search\",\"note\":\"a \\\"b\\\"\"}");
     assert_int_equal(acme->allow, REFUSED_PRIORITY | REFUSED_REMOTE_MEDIA);
     assert_true(model_set_has(&acme->models, config_find_model(config, SPAN("small"))->index));
@@ -408,12 +543,18 @@ static void the_printed_form_reads_as_a_configuration_again(void **state)
         load("listen: [{address: \"127.0.0.1:1\", tls: {certificate: a, client_ca: b}},\n"
              "  {address: \"unix:/x\", mode: 0666}]\n"
              "models:\n"
-             "  a: {kind: vllm, price: [{input: 0.123456, output: 1}],\n"
+             "  a: {kind: vllm, price: [{input: 0.123456, output: 1},\n"
+             "      {from: 2026-02-01, until: 2999-01-01, input: 2, output: 4, cache_hit: 1,\n"
+             "       bracket_mode: marginal, brackets: [{above: 7, input: 4, output: 9}],\n"
+             "       tiers: {flex: 0.25}, volume: [{above: 9, factor: 0.125}]}],\n"
+             "    template_tokens: {fixed: 3, schema: 150%}, part_tokens: {image: 900, file: 7},\n"
              "    replicas: [{name: r, url: \"http://h\", usd_per_hour: 9.8},\n"
              "      {name: s, url: \"https://h\", tls: {ca: c, verify: false}}]}\n"
              "names: {servers: [\"127.0.0.1:53\"]}\n"
              "classes: [{name: c, match: {header: {a: b}, tools: true,\n"
              "  model: \"x*\", system_prompt: \"y\"}, model: a}]\n"
+             "meter: {journal: /j, ledger: \"sqlite:/l.db\", durability: power, signing_key: /k,\n"
+             "  anchor: {file: /a}, opex_factor: 1.25, segment_age: 5m}\n"
              "tenants: {t: {keys: [{id: k, key: \"***\"}]}}\n");
     size_t size = 0;
     char *text = config_print_redacted(config, &size);
@@ -624,13 +765,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_process_is_read),
+        cmocka_unit_test(the_meter_is_read),
+        cmocka_unit_test(template_and_part_tokens_are_read),
         cmocka_unit_test(options_are_read_and_the_others_have_their_defaults),
         cmocka_unit_test(models_are_read),
         cmocka_unit_test(urls_are_taken_apart),
         cmocka_unit_test(sockets_and_schemes_are_told_apart),
         cmocka_unit_test(tls_is_read_and_its_files_lie_beside_the_configuration),
         cmocka_unit_test(prices_are_whole_picodollars),
+        cmocka_unit_test(brackets_volumes_and_tiers_are_read),
+        cmocka_unit_test(brackets_and_volumes_hold_over_and_whole_or_marginal_when_not_said),
         cmocka_unit_test(a_price_holds_from_its_date_until_the_next),
+        cmocka_unit_test(a_price_with_an_end_holds_no_longer),
         cmocka_unit_test(classes_are_read),
         cmocka_unit_test(tenants_are_read),
         cmocka_unit_test(a_tenants_salt_outlives_a_reload),
