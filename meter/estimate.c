@@ -22,6 +22,7 @@ struct estimate_state {
     struct tokens_ratio prompt, answer;
     struct tokens_ratio pieces; /* PIECE_UNITS for each event of a stream that bore text */
     struct tokens_error prompt_error, answer_error;
+    struct tokens_mean outputs; /* tokens of an answer */
     struct estimate_state *next;
     char *name;
 };
@@ -137,10 +138,16 @@ void meter_learn(struct estimate_state *state, const struct meter_sizes *sizes,
     tokens_note_error(&state->prompt_error, estimate.input, prompt);
     tokens_note_error(&state->answer_error, estimate.output, output);
     tokens_learn(&state->prompt, TOKENS_PROMPT_START, sizes->prompt_bytes, prompt);
+    tokens_note(&state->outputs, output);
     tokens_learn(&state->pieces, TOKENS_PIECE_START, sizes->answer_pieces * PIECE_UNITS, output);
     if (known(usage->reasoning) == 0) /* thoughts are tokens, but may not be in the text */
         tokens_learn(&state->answer, TOKENS_ANSWER_START, sizes->answer_bytes,
                      known(usage->output));
+}
+
+int64_t estimate_answer(const struct estimate_state *state)
+{
+    return state ? tokens_mean(&state->outputs) : -1;
 }
 
 void meter_estimate_error(const struct estimate_state *state, int64_t *out_prompt_permille,

@@ -22,6 +22,9 @@ void estimate_forget(void);
  */
 struct meter_guess estimate_guess(const struct estimate_state *state, int64_t prompt_bytes);
 
+/* Tokens of an answer lately (a mean that fades); -1: none was seen yet. */
+int64_t estimate_answer(const struct estimate_state *state);
+
 /* The usage that a guess comes to, for what had been delivered; input and output filled, others 0.
  * Pure. */
 void estimate_from_guess(const struct meter_guess *guess, int64_t text_bytes, int64_t pieces,

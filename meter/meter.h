@@ -188,12 +188,14 @@ struct meter_ask {
                            * byte, so it bounds them */
     int64_t messages;
     int64_t tools;
-    int64_t tool_bytes;   /* of their JSON, within text_bytes */
-    int64_t token_ids;    /* prompts given as token ids */
+    int64_t tool_bytes;   /* of their JSON, calls included, within text_bytes */
+    int64_t other_bytes;  /* of what a chat template may be shown besides; no part of text_bytes */
+    int64_t token_ids;    /* prompts given as token ids; their spelling is not in text_bytes */
     int64_t parts[PART_KINDS];
     int64_t prompts;      /* ≥ 1 */
     int64_t n;            /* answers a prompt, ≥ 1 */
     int64_t max_tokens;   /* asked for; -1: not said */
+    bool opaque;          /* its prompt cannot be judged: it brings a template, or embeddings */
     bool generates;       /* false: embeddings, rerank …: no output */
     int64_t default_output; /* what an absent bound means upstream (16 for completions); -1: no bound */
     enum service_tier tier;

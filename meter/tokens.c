@@ -79,33 +79,55 @@ void tokens_learn(struct tokens_ratio *ratio, uint32_t start, int64_t bytes, int
                                                     memory_order_relaxed, memory_order_relaxed));
 }
 
-#define ERROR_UNIT 1024
-#define ERROR_FADE 32
-#define ERROR_MAX (INT64_C(100000) * ERROR_UNIT) /* a hundredfold: one wild reply counts no more   \
-                                                  */
+#define MEAN_UNIT 1024
+#define MEAN_FADE 32
+#define MEAN_MAX (INT64_MAX / MEAN_UNIT / 2)
+#define ERROR_MAX 100000 /* a hundredfold: one wild reply counts no more */
+
+/* Takes a number, in 1/1024, into the mean. */
+static void note(struct tokens_mean *mean, int64_t number)
+{
+    uint64_t before = atomic_load_explicit(&mean->mean, memory_order_relaxed);
+    uint64_t after;
+
+    do {
+        const int64_t was = before == 0 ? number : (int64_t)(before - 1);
+        after = (uint64_t)(was + (number - was) / MEAN_FADE) + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&mean->mean, &before, after,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
+void tokens_note(struct tokens_mean *mean, int64_t tokens)
+{
+    if (tokens > 0)
+        note(mean, (tokens < MEAN_MAX ? tokens : MEAN_MAX) * MEAN_UNIT);
+}
+
+int64_t tokens_mean(const struct tokens_mean *mean)
+{
+    const uint64_t found = atomic_load_explicit(&mean->mean, memory_order_relaxed);
+    const int64_t tokens = (int64_t)((found - 1 + MEAN_UNIT / 2) / MEAN_UNIT);
+
+    if (found == 0)
+        return -1;
+    return tokens > 0 ? tokens : 1;
+}
 
 void tokens_note_error(struct tokens_error *error, int64_t estimated, int64_t actual)
 {
-    uint64_t before = atomic_load_explicit(&error->mean, memory_order_relaxed);
-    uint64_t after;
     __int128 off;
 
     if (estimated <= 0 || actual <= 0)
         return;
     off = (__int128)(estimated > actual ? estimated - actual : actual - estimated) * 1000 *
-          ERROR_UNIT / actual;
-    if (off > ERROR_MAX)
-        off = ERROR_MAX;
-    do {
-        const int64_t mean = before == 0 ? (int64_t)off : (int64_t)(before - 1);
-        after = (uint64_t)(mean + ((int64_t)off - mean) / ERROR_FADE) + 1;
-    } while (!atomic_compare_exchange_weak_explicit(&error->mean, &before, after,
-                                                    memory_order_relaxed, memory_order_relaxed));
+          MEAN_UNIT / actual;
+    note(&error->off,
+         off > (__int128)ERROR_MAX * MEAN_UNIT ? (int64_t)ERROR_MAX * MEAN_UNIT : (int64_t)off);
 }
 
 int64_t tokens_error(const struct tokens_error *error)
 {
-    const uint64_t mean = atomic_load_explicit(&error->mean, memory_order_relaxed);
+    const uint64_t mean = atomic_load_explicit(&error->off.mean, memory_order_relaxed);
 
-    return mean == 0 ? -1 : (int64_t)((mean - 1) / ERROR_UNIT);
+    return mean == 0 ? -1 : (int64_t)((mean - 1) / MEAN_UNIT);
 }

@@ -30,9 +30,20 @@ int64_t tokens_estimate(const struct tokens_ratio *ratio, uint32_t start, int64_
  * What cannot be (more than 4 tokens a byte, fewer than one in 64 bytes) teaches nothing. */
 void tokens_learn(struct tokens_ratio *ratio, uint32_t start, int64_t bytes, int64_t tokens);
 
-/* How far estimates are off: a mean that fades by 1/32. 0: nothing was noted yet. */
+/* A mean that fades by 1/32. 0: nothing was noted yet. */
+struct tokens_mean {
+    _Atomic uint64_t mean; /* 1 + the mean, in 1/1024 */
+};
+
+/* Notes one number of at least 1; others say nothing. Any thread. */
+void tokens_note(struct tokens_mean *mean, int64_t tokens);
+
+/* The mean, rounded, at least 1; -1: nothing was noted yet. */
+int64_t tokens_mean(const struct tokens_mean *mean);
+
+/* How far estimates are off. */
 struct tokens_error {
-    _Atomic uint64_t mean; /* 1 + the mean of |estimated ÷ true − 1|, in 1/1024 thousandths */
+    struct tokens_mean off; /* |estimated ÷ true − 1|, in thousandths */
 };
 
 /* Notes one estimate beside the truth; without both it says nothing. Any thread. */
