@@ -227,9 +227,11 @@ static bool read_prompt_embeds(struct ask_reader *reader, const struct ask_membe
     return true;
 }
 
+/* tools or functions; with bits they are the tools that classes look at. */
 static bool read_tools(struct ask_reader *reader, const struct ask_member *member)
 {
     struct scan *scan = &reader->scan;
+    struct ask *ask = &reader->ask;
     enum scan_type type;
     bool first = true;
     struct span value;
@@ -244,12 +246,28 @@ static bool read_tools(struct ask_reader *reader, const struct ask_member *membe
     if (!scan_enter(scan, SCAN_ARRAY))
         return false;
     while (scan_element(scan, &first)) {
-        reader->ask.tools = true;
+        ask->tool_count++;
         if (!scan_skip(scan, &value))
             return false;
     }
-    reader->ask.text_bytes += scan->at - start;
+    ask->tools = ask->tools || (member->bits && ask->tool_count > 0);
+    ask->text_bytes += scan->at - start;
+    ask->tool_bytes += scan->at - start;
     return scan->problem == NULL;
+}
+
+static bool read_service_tier(struct ask_reader *reader, const struct ask_member *member)
+{
+    struct span value;
+
+    (void)member;
+    if (!scan_skip(&reader->scan, &value))
+        return false;
+    if (value_says(value, SPAN("flex")))
+        reader->ask.tier = TIER_FLEX;
+    else if (value_says(value, SPAN("priority")))
+        reader->ask.tier = TIER_PRIORITY;
+    return true;
 }
 
 static bool read_response_format(struct ask_reader *reader, const struct ask_member *member)
@@ -271,6 +289,7 @@ static bool read_response_format(struct ask_reader *reader, const struct ask_mem
     while (scan_member(scan, &first, &key)) {
         if (!scan_skip(scan, &value))
             return false;
+        reader->ask.other_bytes += (int64_t)(key.size + value.size);
         if (!value_is(value, '"') || !span_equal(value_name(key, scratch), SPAN("type")))
             continue;
 
@@ -289,8 +308,10 @@ static bool read_schema(struct ask_reader *reader, const struct ask_member *memb
     (void)member;
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (!value_is(value, 'n'))
+    if (!value_is(value, 'n')) {
         reader->ask.schema = true;
+        reader->ask.other_bytes += (int64_t)value.size;
+    }
     return true;
 }
 
@@ -382,7 +403,7 @@ static const struct ask_member members[] = {
     {SPAN("model"),                 IN_ALL,       read_model,             0},
     {SPAN("query"),                 IN_RANKS | IN_SCORES, ask_read_side,  GIVEN_FIRST},
     {SPAN("texts"),                 IN_RANKS,     ask_read_side,          GIVEN_SECOND},
-    {SPAN("tools"),                 IN_CHAT | IN_RESPONSES | IN_CLAUDE | IN_TOKENS, read_tools, 0},
+    {SPAN("tools"),                 IN_CHAT | IN_RESPONSES | IN_CLAUDE | IN_TOKENS, read_tools, 1},
     {SPAN("data_1"),                IN_SCORES,    ask_read_side,          GIVEN_FIRST},
     {SPAN("data_2"),                IN_SCORES,    ask_read_side,          GIVEN_SECOND},
     {SPAN("prompt"),                IN_TEXT | IN_TOKENS, ask_read_prompt, 0},
@@ -401,7 +422,7 @@ static const struct ask_member members[] = {
     {SPAN("priority"),              IN_ALL,       read_refused,           REFUSED_PRIORITY},
     {SPAN("documents"),             IN_CHAT,      ask_read_text,          0},
     {SPAN("documents"),             IN_RANKS | IN_SCORES, ask_read_side,  GIVEN_SECOND},
-    {SPAN("functions"),             IN_CHAT,      ask_read_text,          0},
+    {SPAN("functions"),             IN_CHAT,      read_tools,             0},
     {SPAN("extra_key"),             IN_ALL,       read_refused,           REFUSED_VLLM_XARGS},
     {SPAN("background"),            IN_RESPONSES, read_background,        0},
     {SPAN("cache_salt"),            IN_ALL,       read_cache_salt,        0},
@@ -412,6 +433,7 @@ static const struct ask_member members[] = {
     {SPAN("guided_json"),           IN_BOTH | IN_RESPONSES, read_schema,  0},
     {SPAN("conversation"),          IN_RESPONSES, read_stateful,          1},
     {SPAN("instructions"),          IN_RESPONSES, ask_read_instructions,  0},
+    {SPAN("service_tier"),          IN_BOTH | IN_RESPONSES | IN(MESSAGES), read_service_tier, 0},
     {SPAN("chat_template"),         IN_ALL,       read_refused,           REFUSED_CHAT_TEMPLATE},
     {SPAN("output_config"),         IN_CLAUDE,    read_format_within,     0},
     {SPAN("output_format"),         IN_CLAUDE,    read_response_format,   0},
@@ -480,12 +502,20 @@ static bool read_members(struct ask_reader *reader, uint32_t endpoint_bit)
         const struct ask_member *member = find_member(key, endpoint_bit);
 
         reader->member_at = raw.data - 1;
-        if (!(member != NULL ? member->read(reader, member) : scan_skip(scan, &value)))
+        if (member != NULL) {
+            if (!member->read(reader, member))
+                return false;
+            continue;
+        }
+        if (!scan_skip(scan, &value))
             return false;
+        reader->ask.other_bytes += (int64_t)value.size;
     }
     reader->ask.empty = reader->keys.count == 0;
     return scan_finish(scan);
 }
+
+#define IN_GENERATED (IN_BOTH | IN_RESPONSES | IN(MESSAGES))
 
 /* What an endpoint cannot do without, as its own documents name it. */
 struct needed {
@@ -544,6 +574,7 @@ enum err ask_read(enum endpoint endpoint, struct span body, const struct ask_lim
     reader.ask = (struct ask){.n = 1,
                               .prompts = 1,
                               .max_tokens = -1,
+                              .generates = ((1u << endpoint) & IN_GENERATED) != 0,
                               .stream_options = ((1u << endpoint) & IN_BOTH) != 0};
     reader.problem = (struct ask_problem){0};
     reader.err = OK;

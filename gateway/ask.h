@@ -46,8 +46,11 @@ struct ask {
     int64_t text_bytes;        /* raw text of prompts, messages and tools; media data not counted; a
                                 * query that is paired with each document counts in each pair */
     int64_t messages;          /* how many, instructions and items of input included */
-    int64_t tool_count;        /* tools (or functions) described */
-    int64_t tool_bytes;        /* of their JSON, within text_bytes */
+    int64_t other_bytes;       /* members that are none of ours, and schemas: a chat template may be
+                                * shown them; and one for each part, for what it is joined by */
+    int64_t tool_count;        /* tools and functions described */
+    int64_t tool_bytes;        /* JSON of these and of calls, within text_bytes: a chat template may
+                                * spell it anew */
     int64_t token_ids;         /* prompts given as numbers, each a token; their spelling is within
                                 * text_bytes all the same: it is what estimates are made of */
     int64_t token_id_bytes;    /* of that spelling */

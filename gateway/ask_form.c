@@ -57,6 +57,7 @@ static bool read_file(struct form_reader *reader, const struct form_field *field
     if (value.size == 0)
         return bad_value(reader, field, value, "this file is empty");
     reader->ask.images = true;
+    reader->ask.parts[PART_AUDIO] = 1;
     return true;
 }
 
@@ -154,6 +155,7 @@ static bool read_part(struct form_reader *reader, const struct multipart_part *p
         return field->read(reader, field, part->value);
     }
     reader->ask.refused |= ask_refused_bits(part->name);
+    reader->ask.other_bytes += (int64_t)part->value.size;
     return true;
 }
 
@@ -179,7 +181,7 @@ enum err ask_read_multipart(struct span body, struct span content_type,
 {
     struct form_reader reader = {
         .limits = limits,
-        .ask = {.n = 1, .prompts = 1, .max_tokens = -1, .multipart = true},
+        .ask = {.n = 1, .prompts = 1, .max_tokens = -1, .generates = true, .multipart = true},
     };
 
     if (!multipart_init(&reader.form, content_type, body))

@@ -19,21 +19,42 @@
 
 static bool read_content(struct ask_reader *reader, struct span *first_text);
 
+/* Counts a value that is shown as JSON, perhaps spelt anew. */
+static void count_json(struct ask *ask, struct span value)
+{
+    ask->text_bytes += (int64_t)value.size;
+    if (value_is(value, '{') || value_is(value, '['))
+        ask->tool_bytes += (int64_t)value.size;
+}
+
 /* ---- media ---- */
 
-/* Names of parts that carry media, and of the types of such parts, begin so. */
-static bool is_media(struct span name)
+/* Names of parts that carry media, and of the types of such parts, begin so. Which kind it is;
+ * PART_KINDS: none. */
+static enum part_kind media_kind(struct span name)
 {
-    static const struct span beginnings[] = {
-        SPAN("image"),       SPAN("audio"),       SPAN("video"),
-        SPAN("file"),        SPAN("input_image"), SPAN("input_audio"),
-        SPAN("input_video"), SPAN("input_file"),  SPAN("multimodal"),
+    static const struct {
+        struct span beginning;
+        enum part_kind kind;
+    } beginnings[] = {
+        {SPAN("image"), PART_IMAGE},       {SPAN("audio"), PART_AUDIO},
+        {SPAN("video"), PART_VIDEO},       {SPAN("file"), PART_FILE},
+        {SPAN("input_image"), PART_IMAGE}, {SPAN("input_audio"), PART_AUDIO},
+        {SPAN("input_video"), PART_VIDEO}, {SPAN("input_file"), PART_FILE},
+        {SPAN("multimodal"), PART_FILE},
     };
 
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
-        if (span_starts(name, beginnings[i]))
-            return true;
-    return false;
+        if (span_starts(name, beginnings[i].beginning))
+            return beginnings[i].kind;
+    return PART_KINDS;
+}
+
+/* A part counts once for each kind that it names, however often. */
+static void count_part(struct ask_reader *reader, uint32_t kinds)
+{
+    for (int kind = 0; kinds >> kind; kind++)
+        reader->ask.parts[kind] += (kinds >> kind) & 1u;
 }
 
 /* Takes the next string out of a valid value: its raw text, and whether it is a key. */
@@ -98,13 +119,15 @@ static void judge_media(struct ask_reader *reader, struct span value)
 }
 
 /* Takes the source of an image or document of Anthropic's: {type: base64, media_type, data},
- * {type: text, data}, {type: content, content: text or parts}, {type: url, url} or {type: file}. */
-static bool read_source(struct ask_reader *reader)
+ * {type: text, data}, {type: content, content: text or parts}, {type: url, url} or {type: file}.
+ * *out_text: what it brings is counted already, as text or as parts of its own. */
+static bool read_source(struct ask_reader *reader, bool *out_text)
 {
     struct scan *scan = &reader->scan;
     struct span data = {NULL, 0};
     struct span no_prompt = SPAN("");
     bool text = false;
+    bool content = false;
     bool first = true;
     char scratch[VALUE_NAME_BYTES];
     struct span key;
@@ -125,23 +148,24 @@ static bool read_source(struct ask_reader *reader)
             return false;
         if (span_equal(name, SPAN("data")))
             data = value;
-        else if (span_equal(name, SPAN("type")))
-            text = value_is(value, '"') &&
-                   span_equal(value_name(value_inside(value), scratch), SPAN("text"));
-        else
+        else if (span_equal(name, SPAN("type"))) {
+            text = value_says(value, SPAN("text"));
+            content = value_says(value, SPAN("content"));
+        } else
             judge_media(reader, value);
     }
     if (data.data != NULL && text && value_is(data, '"'))
         reader->ask.text_bytes += (int64_t)value_inside(data).size;
     else if (data.data != NULL)
         judge_media(reader, data);
+    *out_text = text || content;
     return scan->problem == NULL;
 }
 
 /* ---- parts ---- */
 
 /* Takes content within a part: what a tool answered, or a document's. */
-static bool read_nested(struct ask_reader *reader, bool source)
+static bool read_nested(struct ask_reader *reader, bool source, bool *out_text)
 {
     struct span no_prompt = SPAN("");
     enum scan_type type;
@@ -153,20 +177,64 @@ static bool read_nested(struct ask_reader *reader, bool source)
             return false;
         reader->ask.text_bytes += (int64_t)value.size;
         judge_media(reader, value);
+        reader->ask.parts[PART_FILE]++; /* who knows what is in it */
         return true;
     }
     if (!scan_peek(&reader->scan, &type))
         return false;
     reader->nested++;
-    taken = source && type == SCAN_OBJECT ? read_source(reader) : read_content(reader, &no_prompt);
+    taken = source && type == SCAN_OBJECT ? read_source(reader, out_text)
+                                          : read_content(reader, &no_prompt);
     reader->nested--;
     return taken;
+}
+
+/* What a part has been found to be. */
+struct part {
+    uint32_t kinds; /* bits 1 << enum part_kind that it names */
+    bool document;  /* its type says so: a file, unless its source is text */
+};
+
+/* Takes a member of a part that is neither its source nor its content. */
+static void read_part_member(struct ask_reader *reader, struct span name, struct span value,
+                             struct part *part, struct span *first_text)
+{
+    struct ask *ask = &reader->ask;
+    char scratch[VALUE_NAME_BYTES];
+
+    if (span_equal(name, SPAN("type"))) {
+        const struct span type =
+            value_is(value, '"') ? value_name(value_inside(value), scratch) : SPAN("");
+        const enum part_kind kind = media_kind(type);
+
+        part->document = part->document || span_equal(type, SPAN("document"));
+        part->kinds |= kind != PART_KINDS ? 1u << kind : 0;
+        ask->images = ask->images || part->document || kind != PART_KINDS;
+        return;
+    }
+
+    const enum part_kind kind = media_kind(name);
+
+    if (kind != PART_KINDS && !span_equal(name, SPAN("filename"))) {
+        if (value_is(value, 'n'))
+            return;
+        part->kinds |= 1u << kind;
+        judge_media(reader, value);
+    } else if (value_is(value, '"')) {
+        ask->text_bytes += (int64_t)value_inside(value).size;
+        if (first_text->data == NULL && span_equal(name, SPAN("text")))
+            *first_text = value_inside(value);
+    } else {
+        count_json(ask, value);
+    }
 }
 
 /* Takes one part of a message's content. first_text: the first text of the message, kept. */
 static bool read_part(struct ask_reader *reader, struct span *first_text)
 {
     struct scan *scan = &reader->scan;
+    struct part part = {0, false};
+    bool source_is_text = false;
     bool first = true;
     char scratch[VALUE_NAME_BYTES];
     struct span key;
@@ -179,29 +247,18 @@ static bool read_part(struct ask_reader *reader, struct span *first_text)
         const bool source = span_equal(name, SPAN("source"));
 
         if (source || span_equal(name, SPAN("content"))) {
-            if (!read_nested(reader, source))
+            if (!read_nested(reader, source, &source_is_text))
                 return false;
             continue;
         }
         if (!scan_skip(scan, &value))
             return false;
-        if (span_equal(name, SPAN("type"))) {
-            const struct span kind =
-                value_is(value, '"') ? value_name(value_inside(value), scratch) : SPAN("");
-
-            if (is_media(kind) || span_equal(kind, SPAN("document")))
-                reader->ask.images = true;
-        } else if (is_media(name) && !span_equal(name, SPAN("filename"))) {
-            if (!value_is(value, 'n'))
-                judge_media(reader, value);
-        } else if (value_is(value, '"')) {
-            reader->ask.text_bytes += (int64_t)value_inside(value).size;
-            if (first_text->data == NULL && span_equal(name, SPAN("text")))
-                *first_text = value_inside(value);
-        } else {
-            reader->ask.text_bytes += (int64_t)value.size;
-        }
+        read_part_member(reader, name, value, &part, first_text);
     }
+    reader->ask.other_bytes++;
+    if (part.document && !source_is_text)
+        part.kinds |= 1u << PART_FILE;
+    count_part(reader, part.kinds);
     return scan->problem == NULL;
 }
 
@@ -276,6 +333,7 @@ static bool read_message(struct ask_reader *reader, bool item, const char *param
     struct scan *scan = &reader->scan;
     struct ask *ask = &reader->ask;
     struct span first_text = {NULL, 0};
+    uint32_t kinds = 0;
     bool system = false;
     bool first = true;
     char scratch[VALUE_NAME_BYTES];
@@ -295,7 +353,7 @@ static bool read_message(struct ask_reader *reader, bool item, const char *param
 
         const bool role = span_equal(name, SPAN("role"));
         const bool type = item && span_equal(name, SPAN("type"));
-        const bool media = item && is_media(name);
+        const enum part_kind kind = item ? media_kind(name) : PART_KINDS;
 
         if (!scan_skip(scan, &value))
             return false;
@@ -306,12 +364,15 @@ static bool read_message(struct ask_reader *reader, bool item, const char *param
 
             system = span_equal(who, SPAN("system")) || span_equal(who, SPAN("developer"));
         } else if (!value_is(value, 'n')) {
-            if (media)
+            if (kind != PART_KINDS) {
+                kinds |= 1u << kind;
                 judge_media(reader, value);
-            else
-                ask->text_bytes += (int64_t)value.size; /* name, tool calls, reasoning … */
+            } else {
+                count_json(ask, value); /* name, tool calls, reasoning … */
+            }
         }
     }
+    count_part(reader, kinds);
     if (system && ask->system_prompt.data == NULL && first_text.data != NULL)
         ask->system_prompt = cut_prompt(first_text);
     return scan->problem == NULL;
@@ -414,6 +475,21 @@ bool ask_read_text(struct ask_reader *reader, const struct ask_member *member)
     return true;
 }
 
+/* Counts the token ids of a list, if it holds nothing else. */
+static void count_ids(struct ask *ask, struct span list)
+{
+    static const char of_ids[] = "0123456789, \t\r\n";
+    int64_t ids = 1;
+
+    for (size_t i = 1; i + 1 < list.size; i++) {
+        if (memchr(of_ids, list.data[i], sizeof(of_ids) - 1) == NULL)
+            return;
+        ids += list.data[i] == ',';
+    }
+    ask->token_ids += ids;
+    ask->token_id_bytes += (int64_t)list.size;
+}
+
 /* Takes one prompt of a list. *kind is the type of the first; all must be alike. */
 static bool read_prompt_of_list(struct ask_reader *reader, const struct ask_member *member,
                                 bool first, enum scan_type *kind)
@@ -441,6 +517,8 @@ static bool read_prompt_of_list(struct ask_reader *reader, const struct ask_memb
                               : scan_skip(&reader->scan, &value)))
         return false;
     reader->ask.text_bytes += (int64_t)value.size;
+    if (type == SCAN_ARRAY)
+        count_ids(&reader->ask, value);
     return true;
 }
 
@@ -470,6 +548,8 @@ static bool read_prompt_list(struct ask_reader *reader, const struct ask_member 
         return ask_bad_value(reader, (struct span){start, 0}, "this list is empty", param);
     if (kind == SCAN_NUMBER) {
         reader->ask.text_bytes += scan->at - start;
+        reader->ask.token_id_bytes += scan->at - start;
+        reader->ask.token_ids += count;
         count = 1;
     }
     reader->ask.prompts = count;
@@ -512,6 +592,7 @@ bool ask_read_data(struct ask_reader *reader, const struct ask_member *member)
         return false;
     if (!value_is(value, 'n')) {
         judge_media(reader, value);
+        reader->ask.parts[PART_FILE]++;
         reader->given |= GIVEN_FIRST;
     }
     return true;
