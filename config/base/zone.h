@@ -5,7 +5,8 @@
  * Called by: config (loads), period.c.
  * Knows not: days, months, tenants.
  *
- * Sources: RFC 9636 (TZif); POSIX.1-2024, section 8.3 (TZ), for what follows the last transition. */
+ * Sources: RFC 9636 (TZif); POSIX.1-2024, section 8.3 (TZ), for what follows the last transition.
+ */
 #ifndef CONFIG_BASE_ZONE_H
 #define CONFIG_BASE_ZONE_H
 
@@ -37,5 +38,8 @@ int32_t zone_offset_s(const struct zone *zone, int64_t at_s);
  * time that is skipped is the moment of the jump, one that comes twice the first of the two.
  * local_s: the local time counted as if it were UTC. Pure. */
 int64_t zone_first_at_s(const struct zone *zone, int64_t local_s);
+
+/* The first moment behind this one at which the offset may be another; INT64_MAX: never. Pure. */
+int64_t zone_next_change_s(const struct zone *zone, int64_t at_s);
 
 #endif
