@@ -104,7 +104,8 @@ struct exchange {
     bool body_whole;  /* the protocol: the body is all there */
 
     const struct config_key *key; /* identify: borrowed from config */
-    enum endpoint endpoint;       /* identify */
+    enum endpoint endpoint;       /* identify; of a quote, that which is quoted for */
+    bool quote;                   /* identify: it asks what an ask would cost, and is not one */
     struct span path_rest;        /* identify: {id} of /v1/models/{id} */
     struct ask ask; /* read_ask: spans point into body; what outlives it is copied to arena */
     const struct config_class *class; /* classify */

@@ -15,6 +15,7 @@
 #include "gateway/access.h"
 #include "gateway/admin.h"
 #include "gateway/identity.h"
+#include "gateway/quote.h"
 #include "gateway/replica.h"
 #include "gateway/reply.h"
 #include "router/router.h"
@@ -103,7 +104,13 @@ enum verdict step_identify(struct exchange *x)
         reply_models(x);
         return ANSWER;
     }
-    return NEXT;
+    if (x->endpoint != ENDPOINT_QUOTE)
+        return NEXT;
+    x->quote = true;
+    x->endpoint = quote_endpoint(x->target);
+    return x->endpoint != ENDPOINT_NONE
+               ? NEXT
+               : fail(x, ERR_BAD_VALUE, "this is no endpoint that is billed", "endpoint");
 }
 
 /* ---- read_ask ---- */
@@ -231,6 +238,10 @@ enum verdict step_classify(struct exchange *x)
         router_choose(x->config, x->class, x->ask.model, &x->key->tenant->models, x->candidates);
     const bool known = x->candidate_count > 0;
     keep_able(x);
+    if (x->candidate_count > 0 && x->quote) {
+        quote_answer(x);
+        return ANSWER;
+    }
     if (x->candidate_count > 0)
         return NEXT;
     metric_add(METRIC_requests_refused_total, 1);

@@ -207,7 +207,9 @@ struct meter_quote {
     struct usage most;    /* all input at the dearest class of input, all output likewise */
     int64_t most_pusd;    /* no call of this ask can cost more; -1: unbounded, or does not fit */
     struct usage probable;
-    int64_t probable_pusd;
+    int64_t probable_pusd; /* -1: does not fit */
+    struct rates rates;    /* that the probable cost is made of, the tier's factor in them … */
+    int64_t price_from_us; /* … and which dated price they are of */
     int64_t output_bound; /* max_tokens that the bound counts on; -1: none */
 };
 

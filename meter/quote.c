@@ -222,6 +222,8 @@ static void quote_probable(const struct config_model *model, const struct price 
         usage.output = smaller(usage.output, output_most);
     out_quote->probable = usage;
     price_tariff(price, &usage, ask->tier, &tariff);
+    out_quote->rates = tariff.rates;
+    out_quote->price_from_us = tariff.from_us;
     if (price_of(&usage, &tariff, &out_quote->probable_pusd) != OK)
         out_quote->probable_pusd = -1;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/quote.h: POST /v1/quote: what an ask would cost, without asking anybody.
+ *
+ * For:       the endpoint that is quoted for, and the answer.
+ * Called by: steps.c.
+ * Knows not: prices and tokens: the meter's door is asked. */
+#ifndef GATEWAY_QUOTE_H
+#define GATEWAY_QUOTE_H
+
+#include "gateway/exchange.h"
+
+/* The endpoint that the query of a target names (endpoint=NAME, as rows name it; chat when it names
+ * none); ENDPOINT_NONE: not one that is billed. */
+enum endpoint quote_endpoint(struct span target);
+
+/* What of an ask decides its cost on a model. */
+struct meter_ask quote_ask(const struct ask *ask, enum endpoint endpoint,
+                           const struct config_model *model);
+
+/* Answers with what x's ask would cost now on each of its candidates, in their order. */
+void quote_answer(struct exchange *x);
+
+#endif
