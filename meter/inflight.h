@@ -106,6 +106,7 @@ struct inflight {
     struct slot *slots;
     uint32_t count;
     size_t mapped_bytes;
+    uint32_t damaged; /* of a dead one's: slots that no process can have left so */
     _Atomic uint32_t *next_free;             /* by index: index + 1 of the one below, 0: none */
     _Alignas(64) _Atomic uint64_t free_head; /* changes << 32 | index + 1 */
     _Alignas(64) _Atomic uint64_t opened;    /* in all */
@@ -118,7 +119,8 @@ MUST_CHECK enum err inflight_init(struct inflight *table, int fd, uint32_t slots
 void inflight_fini(struct inflight *table);
 
 /* Maps the table that a dead process left, to read it alone. Slots of which not even the opening is
- * whole are FREE. Errors: ERR_BAD_VALUE (not a table, of another version, or cut short; *out_why
+ * whole are FREE; so are those that no process can have left so, which are counted in damaged: all
+ * that is read from the others is within its bounds, but tags may be any bytes. Errors: ERR_BAD_VALUE (not a table, of another version, or cut short; *out_why
  * says which, static), ERR_NO_MEMORY. */
 MUST_CHECK enum err inflight_open_dead(struct inflight *table, int fd, const char **out_why);
 
