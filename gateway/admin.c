@@ -19,6 +19,7 @@
 #include "gateway/identity.h"
 #include "gateway/reply.h"
 #include "gateway/server.h"
+#include "meter/meter.h"
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -143,7 +144,19 @@ static void print_table(FILE *out)
     LOAD_ROWS(ENGINE)                                                                             \
     FAMILY(engine_age_ms, "gauge",                                                                \
            view->load_ns ? (int64_t)((clock_now_ns() - view->load_ns) / NS_PER_MS) : -1,          \
-           "how old what it says is")
+           "how old what it says is")                                                             \
+    FAMILY(prompt_tokens_total, "counter", account->prompt_tokens,                                \
+           "prompt tokens, as we count them: of attempts that ended")                             \
+    FAMILY(generation_tokens_total, "counter", account->generation_tokens,                        \
+           "generated tokens, as we count them: of attempts that ended")                          \
+    FAMILY(drift_age_ms, "gauge", account->drift_age_ms,                                          \
+           "since the engine's counters were compared with ours")                                 \
+    FAMILY(engine_restarts_total, "counter", (int64_t)account->engine_restarts,                   \
+           "times the engine's counters fell: the comparison began anew")                         \
+    FAMILY(tokens_per_hour, "gauge", account->tokens_per_hour,                                    \
+           "tokens that had to be computed, in the last hour")                                    \
+    FAMILY(unit_cost_pusd, "gauge", account->unit_cost_pusd,                                      \
+           "what such a token costs us, in picodollars")
 #define ENGINE(id, name, type, help) ENGINE_##type(id, name, help)
 #define ENGINE_gauge(id, name, help)                                                              \
     FAMILY(engine_##name, "gauge", view->load.values[LOAD_##id], help)
@@ -152,8 +165,10 @@ static void print_table(FILE *out)
 /* clang-format on */
 
 #define FAMILY(name, type, expression, help)                                                       \
-    static int64_t replica_##name(const struct router_replica_view *view)                          \
+    static int64_t replica_##name(const struct router_replica_view *view,                          \
+                                  const struct meter_replica_view *account)                        \
     {                                                                                              \
+        (void)view, (void)account;                                                                 \
         return expression;                                                                         \
     }
 REPLICA_FAMILIES(FAMILY)
@@ -161,13 +176,25 @@ REPLICA_FAMILIES(FAMILY)
 
 static const struct replica_family {
     const char *name, *type, *help;
-    int64_t (*read)(const struct router_replica_view *view);
+    int64_t (*read)(const struct router_replica_view *view,
+                    const struct meter_replica_view *account);
 } replica_families[] = {
 #define FAMILY(name, type, expression, help)                                                       \
     {"tollgate_replica_" #name, type, help, replica_##name},
     REPLICA_FAMILIES(FAMILY)
 #undef FAMILY
 };
+
+/* A line of a family; more: further labels. */
+static void print_of_replica(FILE *out, const char *family, const struct config_model *model,
+                             uint32_t replica, const char *more, int64_t value)
+{
+    fprintf(out, "%s{model_id=\"", family);
+    print_label(out, model->name);
+    fputs("\",replica=\"", out);
+    print_label(out, model->replicas[replica].name);
+    fprintf(out, "\"%s} %lld\n", more, (long long)value);
+}
 
 static void print_replica_family(FILE *out, const struct replica_family *family,
                                  const struct config *config)
@@ -177,15 +204,50 @@ static void print_replica_family(FILE *out, const struct replica_family *family,
         const struct config_model *model = &config->models[i];
         for (uint32_t k = 0; k < model->replica_count; k++) {
             struct router_replica_view view;
+            struct meter_replica_view account;
             router_view(&model->replicas[k], &view);
-            const int64_t value = family->read(&view);
-            if (value < 0)
-                continue; /* not known */
-            fprintf(out, "%s{model_id=\"", family->name);
-            print_label(out, model->name);
-            fputs("\",replica=\"", out);
-            print_label(out, model->replicas[k].name);
-            fprintf(out, "\"} %lld\n", (long long)value);
+            meter_replica_view(&model->replicas[k], config, clock_now_ns(), &account);
+            const int64_t value = family->read(&view, &account);
+            if (value >= 0) /* else it is not known */
+                print_of_replica(out, family->name, model, k, "", value);
+        }
+    }
+}
+
+/* Engine − ours: the one number of a replica that may be negative. */
+static void print_drift(FILE *out, const struct config *config)
+{
+    print_family(out, "tollgate_replica_drift_tokens", "gauge",
+                 "tokens that the engine has counted beyond ours, when last compared");
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct config_model *model = &config->models[i];
+        for (uint32_t k = 0; k < model->replica_count; k++) {
+            struct meter_replica_view account;
+            meter_replica_view(&model->replicas[k], config, clock_now_ns(), &account);
+            if (account.drift_age_ms < 0)
+                continue; /* not compared yet */
+            print_of_replica(out, "tollgate_replica_drift_tokens", model, k, ",kind=\"prompt\"",
+                             account.drift_prompt_tokens);
+            print_of_replica(out, "tollgate_replica_drift_tokens", model, k, ",kind=\"generation\"",
+                             account.drift_generation_tokens);
+        }
+    }
+}
+
+/* How far the estimator was off lately, by model. */
+static void print_estimates(FILE *out, const struct config *config)
+{
+    print_family(out, "tollgate_estimate_error_permille", "gauge",
+                 "mean of |estimated tokens / reported tokens - 1| lately, in thousandths");
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        int64_t off[2];
+        meter_estimate_error(config->models[i].estimate, &off[0], &off[1]);
+        for (int k = 0; k < 2; k++) {
+            if (off[k] < 0)
+                continue; /* nothing was learned yet */
+            fputs("tollgate_estimate_error_permille{model_id=\"", out);
+            print_label(out, config->models[i].name);
+            fprintf(out, "\",of=\"%s\"} %lld\n", k == 0 ? "prompt" : "answer", (long long)off[k]);
         }
     }
 }
@@ -201,6 +263,8 @@ static void print_models(FILE *out, const struct config *config)
     }
     for (size_t i = 0; i < sizeof replica_families / sizeof *replica_families; i++)
         print_replica_family(out, &replica_families[i], config);
+    print_drift(out, config);
+    print_estimates(out, config);
 }
 
 static void print_meter(FILE *out, const struct meter *meter)
@@ -216,6 +280,19 @@ static void print_meter(FILE *out, const struct meter *meter)
                  view.ended_waiting);
     print_single(out, "tollgate_journal_failing", "gauge",
                  "1: the last write of the journal failed", view.failing);
+    print_single(out, "tollgate_journal_full", "gauge",
+                 "1: the disk has no room for new work; what is under way fits its reserve",
+                 view.full);
+    print_single(out, "tollgate_journal_synced_rows", "counter",
+                 "rows that a power cut cannot take any more", (int64_t)view.synced);
+    print_single(out, "tollgate_journal_recovered_rows", "counter",
+                 "rows made of what dead processes left", (int64_t)view.recovered);
+    if (view.anchor_age_ms >= 0)
+        print_single(out, "tollgate_anchor_age_ms", "gauge", "since the last anchor was told",
+                     view.anchor_age_ms);
+    if (view.ledger_behind_rows >= 0)
+        print_single(out, "tollgate_ledger_behind_rows", "gauge",
+                     "rows of the journal that are not in the ledger yet", view.ledger_behind_rows);
 }
 
 static int64_t resident_bytes(void)
@@ -317,20 +394,49 @@ static json_t *load_tree(const struct router_replica_view *view, uint64_t now_ns
     return tree;
 }
 
-static json_t *replica_tree(const struct config_replica *replica, uint64_t now_ns)
+static json_t *known_tree(bool known, int64_t number)
+{
+    return known ? json_integer(number) : json_null();
+}
+
+/* Our tokens beside the engine's, and what one costs us; null: not known. */
+static json_t *account_tree(const struct config_replica *replica, const struct config *config,
+                            uint64_t now_ns)
+{
+    struct meter_replica_view view;
+
+    meter_replica_view(replica, config, now_ns, &view);
+    const bool compared = view.drift_age_ms >= 0;
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "prompt_tokens",
+                     (json_int_t)view.prompt_tokens, "generation_tokens",
+                     (json_int_t)view.generation_tokens, "engine_prompt_tokens",
+                     known_tree(view.engine_prompt_tokens >= 0, view.engine_prompt_tokens),
+                     "engine_generation_tokens",
+                     known_tree(view.engine_generation_tokens >= 0, view.engine_generation_tokens),
+                     "drift_prompt_tokens", known_tree(compared, view.drift_prompt_tokens),
+                     "drift_generation_tokens", known_tree(compared, view.drift_generation_tokens),
+                     "drift_age_ms", known_tree(compared, view.drift_age_ms), "engine_restarts",
+                     (json_int_t)view.engine_restarts, "tokens_per_hour",
+                     known_tree(view.tokens_per_hour >= 0, view.tokens_per_hour), "unit_cost_pusd",
+                     known_tree(view.unit_cost_pusd >= 0, view.unit_cost_pusd));
+}
+
+static json_t *replica_tree(const struct config_replica *replica, const struct config *config,
+                            uint64_t now_ns)
 {
     struct router_replica_view view;
 
     router_view(replica, &view);
     const json_int_t out_for_ms =
         view.out_until_ns > now_ns ? (json_int_t)((view.out_until_ns - now_ns) / NS_PER_MS) : 0;
-    return json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
+    return json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
                      json_text(replica->name), "url", json_text(replica->url), "health",
                      router_health_name(view.health), "drained", view.drained, "slots",
                      (json_int_t)view.slots, "busy", (json_int_t)view.busy, "work_tokens",
                      (json_int_t)view.work, "attempts", (json_int_t)view.attempts, "failures",
                      (json_int_t)view.failures, "strikes", (json_int_t)view.strikes, "out_for_ms",
-                     out_for_ms, "engine", load_tree(&view, now_ns));
+                     out_for_ms, "engine", load_tree(&view, now_ns), "account",
+                     account_tree(replica, config, now_ns));
 }
 
 static void answer_replicas(struct exchange *x)
@@ -341,8 +447,8 @@ static void answer_replicas(struct exchange *x)
         const struct config_model *model = &x->config->models[i];
         json_t *replicas = json_array();
         for (uint32_t k = 0; k < model->replica_count; k++)
-            (void)json_array_append_new(replicas,
-                                        replica_tree(&model->replicas[k], x->worker->now_ns));
+            (void)json_array_append_new(
+                replicas, replica_tree(&model->replicas[k], x->config, x->worker->now_ns));
         (void)json_array_append_new(
             models, json_pack("{s:o, s:I, s:o}", "model", json_text(model->name), "waiting",
                               (json_int_t)router_waiting(model), "replicas", replicas));
@@ -388,7 +494,7 @@ static void answer_drain(struct exchange *x)
         return;
     }
     router_set_drained(replica->state, drain, x->worker->now_ns);
-    answer_json(x, 200, replica_tree(replica, x->worker->now_ns));
+    answer_json(x, 200, replica_tree(replica, x->config, x->worker->now_ns));
 }
 
 /* ---- configuration ---- */

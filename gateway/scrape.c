@@ -3,7 +3,7 @@
  *
  * For:       one visit per replica: a small machine over a link.
  * Called by: server.c.
- * Knows not: what follows from an answer: that is the router's. */
+ * Knows not: what follows from an answer: that is the router's and the meter's. */
 #include "gateway/scrape.h"
 
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include "gateway/exposition.h"
 #include "gateway/h1.h"
 #include "gateway/link.h"
+#include "meter/meter.h"
 #include "router/router.h"
 
 #define PAGE_BYTES_MAX (8u << 20) /* a page of /metrics that is longer is broken off */
@@ -104,6 +105,7 @@ static void tell_load(struct visit *visit, bool known, const struct load *load)
     const struct worker *worker = visit->scrape->worker;
     if (known) {
         router_report_load(visit->replica->state, load, worker->now_ns);
+        meter_reconcile(visit->replica, load, worker->now_ns);
         visit->failures = 0;
         return;
     }
@@ -204,6 +206,7 @@ static void visit_due(struct deadline *deadline)
     } else {
         visit->question = ASK_LOAD;
         visit->load_due_ns = pace_ns(load_every_ms(visit), now_ns);
+        meter_reading_begins(visit->replica);
     }
     begin_question(visit, false);
 }

@@ -4,7 +4,7 @@
  * For:       GET /health, whose answer the router judges, and GET /metrics, whose load it is told;
  *            each replica at its own pace, on the loop of one worker.
  * Called by: server.c.
- * Knows not: what follows from an answer: that is the router's.
+ * Knows not: what follows from an answer: that is the router's and the meter's.
  * Thread:    the worker that started it.
  *
  * Moves of a visit: resting → opening (the link) → asking → head → body → resting; from any of them

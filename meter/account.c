@@ -18,6 +18,7 @@ static int64_t known(int64_t tokens)
 void account_begin(struct replica_account *account)
 {
     atomic_fetch_add_explicit(&account->under_way, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&account->begun, 1, memory_order_relaxed);
 }
 
 /* The bucket of this moment; what an hour ago left in it goes. Two that come at once may lose one
@@ -108,33 +109,67 @@ static bool has_restarted(const struct replica_account *account, int64_t prompt,
            generation < atomic_load_explicit(&account->engine_generation, memory_order_relaxed);
 }
 
+/* Is nothing under way, and how many have begun until now? */
+static bool is_idle(const struct replica_account *account, uint64_t *out_begun)
+{
+    *out_begun = atomic_load_explicit(&account->begun, memory_order_relaxed);
+    return atomic_load_explicit(&account->under_way, memory_order_acquire) == 0;
+}
+
+void account_reading_begins(struct replica_account *account)
+{
+    account->asked_idle = is_idle(account, &account->asked_at);
+}
+
+/* Was nothing under way at any moment since the engine was asked? */
+static bool stayed_idle(const struct replica_account *account)
+{
+    uint64_t begun;
+
+    return account->asked_idle && is_idle(account, &begun) && begun == account->asked_at;
+}
+
+static void note_drift(struct replica_account *account, int64_t prompt, int64_t generation,
+                       uint64_t now_ns)
+{
+    atomic_store_explicit(&account->drift_prompt,
+                          prompt -
+                              atomic_load_explicit(&account->base_prompt, memory_order_relaxed) -
+                              atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(
+        &account->drift_generation,
+        generation - atomic_load_explicit(&account->base_generation, memory_order_relaxed) -
+            atomic_load_explicit(&account->generation_tokens, memory_order_relaxed),
+        memory_order_relaxed);
+    atomic_store_explicit(&account->drift_ns, now_ns, memory_order_relaxed);
+}
+
 void account_reconcile(struct replica_account *account, int64_t engine_prompt,
                        int64_t engine_generation, uint64_t now_ns)
 {
-    const bool idle = atomic_load_explicit(&account->under_way, memory_order_acquire) == 0;
-    const bool comparing = atomic_load_explicit(&account->comparing, memory_order_relaxed);
+    bool comparing = atomic_load_explicit(&account->comparing, memory_order_relaxed);
+    bool same;
 
     if (engine_prompt < 0 || engine_generation < 0)
         return;
     if (comparing && has_restarted(account, engine_prompt, engine_generation)) {
         atomic_fetch_add_explicit(&account->restarts, 1, memory_order_relaxed);
         atomic_store_explicit(&account->comparing, false, memory_order_relaxed);
+        comparing = account->was_idle = false;
     }
+    same = account->was_idle && account->idle_at == account->asked_at &&
+           engine_prompt == atomic_load_explicit(&account->engine_prompt, memory_order_relaxed) &&
+           engine_generation ==
+               atomic_load_explicit(&account->engine_generation, memory_order_relaxed);
     atomic_store_explicit(&account->engine_prompt, engine_prompt, memory_order_relaxed);
     atomic_store_explicit(&account->engine_generation, engine_generation, memory_order_relaxed);
-    if (!idle)
+    account->was_idle = stayed_idle(account);
+    account->idle_at = account->asked_at;
+    if (!account->was_idle)
         return; /* what is under way is counted there already and not yet here */
-    if (!atomic_load_explicit(&account->comparing, memory_order_relaxed))
+    if (!comparing && same)
         begin_comparing(account, engine_prompt, engine_generation);
-    atomic_store_explicit(&account->drift_prompt,
-                          engine_prompt -
-                              atomic_load_explicit(&account->base_prompt, memory_order_relaxed) -
-                              atomic_load_explicit(&account->prompt_tokens, memory_order_relaxed),
-                          memory_order_relaxed);
-    atomic_store_explicit(
-        &account->drift_generation,
-        engine_generation - atomic_load_explicit(&account->base_generation, memory_order_relaxed) -
-            atomic_load_explicit(&account->generation_tokens, memory_order_relaxed),
-        memory_order_relaxed);
-    atomic_store_explicit(&account->drift_ns, now_ns, memory_order_relaxed);
+    if (comparing || same)
+        note_drift(account, engine_prompt, engine_generation, now_ns);
 }

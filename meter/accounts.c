@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/accounts.c: the accounts of replicas, by name, outliving snapshots.
  *
- * For:       meter_attempt_begins(), meter_attempt_ends(), meter_unit_cost(), meter_reconcile() and
- *            meter_replica_view() of the door, and the table behind them.
+ * For:       meter_attempt_begins(), meter_attempt_ends(), meter_unit_cost(), meter_reading_begins(),
+ *            meter_reconcile() and meter_replica_view() of the door, and the table behind them.
  * Called by: meter.c; the gateway by the door.
  * Knows not: slots, prices. */
 #include "meter/accounts.h"
@@ -84,6 +84,11 @@ int64_t meter_unit_cost(const struct config *config, const struct config_replica
         return -1;
     return account_unit_cost(replica->pusd_per_hour, config->opex_ppm,
                              account_tokens_per_hour(replica->account, now_ns));
+}
+
+void meter_reading_begins(const struct config_replica *replica)
+{
+    account_reading_begins(replica->account);
 }
 
 void meter_reconcile(const struct config_replica *replica, const struct load *load, uint64_t now_ns)

@@ -230,7 +230,9 @@ void meter_attempt_ends(const struct config_replica *replica, const struct usage
 int64_t meter_unit_cost(const struct config *config, const struct config_replica *replica,
                         uint64_t now_ns);
 
-/* What the engine's own counters say (-1: not said). One thread at a time for a replica. */
+/* The engine is about to be asked for its counters; what they say (-1: not said). One thread at a
+ * time for a replica. */
+void meter_reading_begins(const struct config_replica *replica);
 void meter_reconcile(const struct config_replica *replica, const struct load *load,
                      uint64_t now_ns);
 
