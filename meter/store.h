@@ -24,6 +24,7 @@ struct store {
     int directory_fd;
     int start_lock_fd; /* -1 once store_started() */
     int table_fd;      /* -1: none was made */
+    bool table_named;  /* its file has the table's name */
     uint64_t epoch;    /* larger than any that the directory knows of this gateway */
     char gateway[STORE_GATEWAY_BYTES_MAX + 1];
 };
@@ -64,5 +65,9 @@ MUST_CHECK int store_next_dead_table(const struct store *store, uint64_t *cursor
 
 /* Its rows are on disk: deletes the file, syncs the directory and closes fd. */
 void store_bury_table(const struct store *store, const char *name, int fd);
+
+/* Its rows are on disk, but some slots could not be read: the file is kept under another name
+ * (<table>.damaged), for a person to look at. Syncs the directory and closes fd. */
+void store_set_table_aside(const struct store *store, const char *name, int fd);
 
 #endif
