@@ -351,7 +351,7 @@ static size_t length_of(int written)
 size_t period_print_utc(int64_t at_us, char out[PERIOD_TEXT_BYTES])
 {
     const int64_t at_s = seconds_of(at_us);
-    const int32_t fraction_us = (int32_t)(at_us - at_s * SECOND_US);
+    const int32_t fraction_us = (int32_t)((at_us % SECOND_US + SECOND_US) % SECOND_US);
     const struct shown shown = shown_of(at_s);
     size_t length = length_of(snprintf(out, PERIOD_TEXT_BYTES, "%04d-%02d-%02dT%02d:%02d:%02d",
                                        shown.date.year, shown.date.month, shown.date.day,
