@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meter/audit.c: does the journal hold what it promises?
+ *
+ * For:       books_audit(): one pass over all files in the order of gateways, epochs and lines.
+ * Called by: gateway/cmd_audit.c through books.h.
+ * Knows not: how findings are shown.
+ *
+ * A gateway may write meanwhile. So anchors are read before files are listed, opens before the
+ * lines that they name, the journal before the ledger: what is named was there already. */
+#include "meter/audit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LISTINGS_MAX 5 /* a busy directory settles sooner */
+
+void audit_tell(struct audit *audit, enum audit_finding_kind kind, const char *file, uint64_t seq,
+                int64_t offset, const char *format, ...)
+{
+    char says[AUDIT_SAYS_BYTES];
+    const struct audit_finding finding = {
+        .kind = kind, .file = file, .seq = seq, .offset = offset, .says = says};
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(says, sizeof(says), format, arguments);
+    va_end(arguments);
+    if (kind != AUDIT_NOTE)
+        audit->sums.findings++;
+    audit->visit(audit->owner, &finding);
+}
+
+bool audit_room(struct audit *audit, void *array, size_t *room, size_t count, size_t item_bytes)
+{
+    void **items = array;
+    const size_t wanted = *room == 0 ? 64 : 2 * *room;
+    void *grown;
+
+    if (count < *room)
+        return true;
+    grown = realloc(*items, wanted * item_bytes);
+    if (grown == NULL) {
+        audit->err = ERR_NO_MEMORY;
+        return false;
+    }
+    *items = grown;
+    *room = wanted;
+    return true;
+}
+
+/* What the chain tells is of the line that we are at. */
+static void tell_of_line(struct chain *chain, enum audit_finding_kind kind, uint64_t seq,
+                         const char *says)
+{
+    struct audit *audit = (struct audit *)chain;
+
+    audit_tell(audit, kind, audit->at_file, seq, audit->at_offset, "%s", says);
+}
+
+/* ---- the pass ---- */
+
+static void read_lines(struct audit *audit, uint32_t number, struct audit_epoch *epoch,
+                       struct lines *lines, bool last)
+{
+    struct record record;
+    struct span line;
+    enum line_state state;
+
+    audit->sums.files++;
+    chain_file(&audit->chain, audit->pieces[number].file.first_seq);
+    for (;;) {
+        audit->at_offset = (int64_t)lines->at;
+        state = lines_next(lines, &line);
+        if (state != LINE_WHOLE || audit->err != OK)
+            break;
+        audit->sums.lines++;
+        const bool is_row = chain_line(&audit->chain, line, &record);
+        audit_met(audit, number, audit->chain.seq, audit->chain.hash);
+        if (is_row)
+            audit_row(audit, number, epoch, &record);
+    }
+    chain_file_end(&audit->chain, state == LINE_TORN, last);
+}
+
+static void read_retired(struct audit *audit, uint32_t number)
+{
+    const struct audit_piece *piece = &audit->pieces[number];
+    char hash[CHAIN_HASH_BYTES];
+
+    audit->at_file = "retired.jsonl";
+    audit->at_offset = piece->offset;
+    chain_retired(&audit->chain, piece->open, piece->head);
+    line_hash(piece->open, hash);
+    audit_met(audit, number, piece->file.first_seq, hash);
+    audit_met(audit, number, audit->chain.seq, audit->chain.hash);
+}
+
+static void read_piece(struct audit *audit, uint32_t number, struct audit_epoch *epoch, bool last)
+{
+    struct audit_piece *piece = &audit->pieces[number];
+    struct lines lines = {0};
+
+    audit->at_file = piece->file.name;
+    audit->at_offset = -1;
+    if (piece->retired) {
+        read_retired(audit, number);
+    } else if (lines_open(audit->directory_fd, piece->file.name, 0, &lines) == OK) {
+        read_lines(audit, number, epoch, &lines, last);
+        lines_close(&lines);
+    } else if (errno != ENOENT) {
+        audit_tell(audit, AUDIT_MISSING, piece->file.name, 0, -1, "cannot be read: %s",
+                   strerror(errno));
+        return;
+    } else if (audit_retire(audit, piece)) {
+        read_retired(audit, number);
+    } else {
+        audit_tell(audit, AUDIT_MISSING, piece->file.name, 0, -1, "was deleted meanwhile");
+        return;
+    }
+    audit_unmet(audit, number);
+}
+
+static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
+{
+    const struct journal_file *file = &audit->pieces[epoch->first].file;
+
+    chain_begin(&audit->chain, file->gateway, file->epoch);
+    for (size_t i = 0; i < epoch->count && audit->err == OK; i++)
+        read_piece(audit, (uint32_t)(epoch->first + i), epoch, i + 1 == epoch->count);
+    epoch->last_seq = audit->chain.seq;
+    epoch->closed = audit->chain.ended_file;
+}
+
+/* ---- the keys ---- */
+
+/* Where the public key lies when nobody says so: beside the private one, as sign.h names it. */
+static void public_key_path(const struct config *config, char out[PATH_MAX])
+{
+    struct span path = config->signing_key;
+
+    if (path.size == 0) {
+        (void)snprintf(out, PATH_MAX, "%.*s/signing.pub", (int)config->journal.size,
+                       config->journal.data);
+        return;
+    }
+    if (path.size > 4 && (memcmp(path.data + path.size - 4, ".key", 4) == 0 ||
+                          memcmp(path.data + path.size - 4, ".pem", 4) == 0))
+        path.size -= 4;
+    (void)snprintf(out, PATH_MAX, "%.*s.pub", (int)path.size, path.data);
+}
+
+static enum err open_key(struct audit *audit, char *problem, size_t problem_size)
+{
+    char path[PATH_MAX];
+
+    if (audit->options->public_key != NULL)
+        (void)snprintf(path, sizeof(path), "%s", audit->options->public_key);
+    else
+        public_key_path(audit->config, path);
+    return verify_key_open(path, &audit->key, problem, problem_size);
+}
+
+/* What no check of ours can make up for. */
+static void tell_limits(struct audit *audit)
+{
+    if (faccessat(audit->directory_fd, "signing.key", F_OK, 0) == 0)
+        audit_tell(
+            audit, AUDIT_NOTE, NULL, 0, -1,
+            "signing.key lies in the journal's directory: who may write the journal can sign "
+            "it, too; let meter.signing_key name a place of its own");
+    if (audit->options->public_key == NULL)
+        audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
+                   "the public key was read from where the gateway keeps it: keep a copy elsewhere "
+                   "and name it (--public-key)");
+    if (audit->anchors_path == NULL)
+        audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
+                   "no anchors: that the newest lines were cut off would not be seen");
+    else if (audit->sums.rows_after_last_anchor > 0)
+        audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
+                   "%" PRIu64
+                   " rows came after the last anchor: that some of them were cut off would "
+                   "not be seen",
+                   audit->sums.rows_after_last_anchor);
+}
+
+/* ---- the run ---- */
+
+static enum err open_journal(struct audit *audit, char *problem, size_t problem_size)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%.*s", (int)audit->config->journal.size,
+                   audit->config->journal.size > 0 ? audit->config->journal.data : "");
+    audit->directory_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (audit->directory_fd >= 0)
+        return OK;
+    (void)snprintf(problem, problem_size, "journal directory %s: %s", path, strerror(errno));
+    return ERR_INTERNAL;
+}
+
+static enum err open_anchors(struct audit *audit, char *path, size_t path_size, char *problem,
+                             size_t problem_size)
+{
+    const struct span configured = audit->config->anchor_file;
+
+    if (audit->options->anchors != NULL)
+        (void)snprintf(path, path_size, "%s", audit->options->anchors);
+    else if (configured.size > 0)
+        (void)snprintf(path, path_size, "%.*s", (int)configured.size, configured.data);
+    else
+        return OK;
+    audit->anchors_path = path;
+    if (lines_open(AT_FDCWD, path, 0, &audit->anchors) == OK)
+        return OK;
+    (void)snprintf(problem, problem_size, "anchors %s: %s", path, strerror(errno));
+    return ERR_INTERNAL;
+}
+
+/* Files may come while others are being listed: what names them is read again then. */
+static enum err list_and_name(struct audit *audit, char *problem, size_t problem_size)
+{
+    enum err err = OK;
+
+    for (int i = 0; i < LISTINGS_MAX && err == OK; i++) {
+        audit_unlist(audit);
+        err = audit_list(audit, problem, problem_size);
+        if (err != OK || !audit_names_more(audit))
+            break;
+    }
+    if (err == OK) {
+        audit_check_retired(audit);
+        audit_name(audit);
+    }
+    return err == OK ? audit->err : err;
+}
+
+static void audit_fini(struct audit *audit)
+{
+    audit_unlist(audit);
+    lines_close(&audit->anchors);
+    lines_close(&audit->retired_since);
+    verify_key_close(audit->key);
+    free(audit->ids);
+    free(audit->adjusts);
+    if (audit->directory_fd >= 0)
+        (void)close(audit->directory_fd);
+}
+
+enum err books_audit(struct books *books, const struct config *config,
+                     const struct audit_options *options,
+                     void (*visit)(void *owner, const struct audit_finding *finding), void *owner,
+                     struct audit_sums *out_sums, char *problem, size_t problem_size)
+{
+    struct audit audit = {.chain.tell = tell_of_line,
+                          .books = books,
+                          .config = config,
+                          .options = options,
+                          .directory_fd = -1,
+                          .visit = visit,
+                          .owner = owner};
+    char anchors_path[PATH_MAX];
+    enum err err = open_journal(&audit, problem, problem_size);
+
+    if (err == OK)
+        err = open_key(&audit, problem, problem_size);
+    audit.chain.key = audit.key;
+    if (err == OK)
+        err = open_anchors(&audit, anchors_path, sizeof(anchors_path), problem, problem_size);
+    if (err == OK)
+        err = list_and_name(&audit, problem, problem_size);
+    for (size_t i = 0; err == OK && i < audit.epoch_count; i++) {
+        read_epoch(&audit, &audit.epochs[i]);
+        err = audit.err;
+    }
+    if (err == OK) {
+        audit_check_adjusts(&audit);
+        if (options->against_ledger && books != NULL)
+            audit_check_ledger(&audit);
+        audit.sums.heads = audit.chain.heads;
+        tell_limits(&audit);
+        err = audit.err;
+    }
+    if (err == ERR_NO_MEMORY)
+        (void)snprintf(problem, problem_size, "no memory");
+    *out_sums = audit.sums;
+    audit_fini(&audit);
+    return err;
+}
