@@ -583,7 +583,7 @@ enum err ask_read(enum endpoint endpoint, struct span body, const struct ask_lim
     reader.nested = 0;
     reader.completion_tokens = reader.tokens = reader.best_of = -1;
     reader.instructions = (struct span){NULL, 0};
-    reader.sides[0] = reader.sides[1] = (struct side){0, 0};
+    reader.sides[0] = reader.sides[1] = (struct side){0};
     reader.keys.count = reader.keys.slot_count = 0;
     reader.keys.probes = 0;
     reader.keys.slots = NULL;

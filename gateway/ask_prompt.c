@@ -656,9 +656,12 @@ bool ask_read_side(struct ask_reader *reader, const struct ask_member *member)
 {
     struct side *side = &reader->sides[member->bits & GIVEN_SECOND ? 1 : 0];
     const int64_t before = reader->ask.text_bytes;
+    int64_t parts_before[PART_KINDS];
     enum scan_type type;
     struct span value;
     int64_t count = 1;
+
+    memcpy(parts_before, reader->ask.parts, sizeof(parts_before));
 
     if (!scan_peek(&reader->scan, &type))
         return false;
@@ -670,8 +673,20 @@ bool ask_read_side(struct ask_reader *reader, const struct ask_member *member)
     if (count > side->count)
         side->count = count;
     side->bytes += reader->ask.text_bytes - before;
+    for (int kind = 0; kind < PART_KINDS; kind++)
+        side->parts[kind] += reader->ask.parts[kind] - parts_before[kind];
     reader->given |= member->bits;
     return true;
+}
+
+/* A side of one text is read with each of the other side. */
+static void count_again(struct ask *ask, const struct side *side)
+{
+    if (side->count != 1)
+        return;
+    ask->text_bytes += side->bytes * (ask->prompts - 1);
+    for (int kind = 0; kind < PART_KINDS; kind++)
+        ask->parts[kind] += side->parts[kind] * (ask->prompts - 1);
 }
 
 void ask_count_pairs(struct ask_reader *reader)
@@ -680,6 +695,5 @@ void ask_count_pairs(struct ask_reader *reader)
         if (reader->sides[i].count > reader->ask.prompts)
             reader->ask.prompts = reader->sides[i].count;
     for (int i = 0; i < 2; i++)
-        if (reader->sides[i].count == 1)
-            reader->ask.text_bytes += reader->sides[i].bytes * (reader->ask.prompts - 1);
+        count_again(&reader->ask, &reader->sides[i]);
 }

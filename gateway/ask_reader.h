@@ -38,6 +38,7 @@ enum given {
 struct side {
     int64_t count;
     int64_t bytes;
+    int64_t parts[PART_KINDS]; /* that are no text */
 };
 
 struct ask_reader {
