@@ -1,36 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/journal.c: the durable record of charges: one writer thread.
  *
- * For:       a ring of ended slots in, appended lines out.
+ * For:       a ring of ended slots in, rows on disk out; when to write, to sync, to begin a file, to
+ *            look for dead processes; who is rung and which slots are free then.
  * Called by: meter.c.
- * Knows not: directories, the exchange behind a slot.
+ * Knows not: what a line says (row.c), how lines follow each other (scribe.c), the exchange behind a
+ *            slot.
  *
  * The ring has at least as many cells as the table has slots, and a slot is in it at most once, so
- * a producer's cell is always free: posting is one addition and one store. Workers do not wake the
- * writer; it looks every 10 ms, every 1 ms while much is ending. */
+ * a producer's cell is always free: posting is one addition and one store. Where nobody waits for
+ * rows, workers do not wake the writer; it looks every 10 ms, every 1 ms while much is ending. */
 #include "meter/journal.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "config/base/behind.h"
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
-#include "meter/row.h"
+#include "meter/scribe.h"
 
-#define BATCH_BYTES (256 * 1024)
-#define BATCH_ROWS 1024
-#define BUSY_ROWS 64 /* rows in one look from which on the next comes sooner */
+#define GROUP_ROWS 1024u         /* written at once, where nothing is synced */
+#define DURABLE_ROWS 256u        /* and where it is: a group has its rows or its bytes, */
+#define DURABLE_BYTES (64 << 10) /* or what was there when the one before was synced */
+#define BUSY_ROWS 64u            /* in one look from which on the next comes sooner */
 #define PAUSE_IDLE_NS (10 * NS_PER_MS)
 #define PAUSE_BUSY_NS (1 * NS_PER_MS)
 #define PAUSE_FAILED_NS (100 * NS_PER_MS)
+#define DEAD_EVERY_NS (10 * NS_PER_S) /* between two looks for dead processes */
+#define TURN_AGAIN_NS (10 * NS_PER_S) /* after the next file could not be begun */
 #define FAILURES_WHILE_STOPPING 20u
 
 struct journal {
@@ -38,138 +44,420 @@ struct journal {
     _Alignas(64) _Atomic uint64_t tail;
     _Atomic uint64_t *cells;
     uint64_t mask;
+    bool rings; /* somebody may wait for rows: producers wake the writer */
+    _Alignas(64) _Atomic uint32_t asleep; /* 1: the writer sleeps and wants to be woken */
 
-    /* The writer's alone, but for the atomics that others read. */
+    /* The writer's alone (journal_start()'s before it runs), but for the atomics. */
     _Alignas(64) uint64_t head;
-    struct inflight *table;
-    int fd;
-    bool was_linked; /* the file had a name when we began */
-    struct behind behind;
-    uint64_t seq; /* of the next row */
-    struct row_author author;
-    char *batch;
-    size_t batch_bytes;
-    uint32_t *batch_slots; /* of the rows in batch */
-    size_t batch_rows;
-    _Atomic uint64_t rows;
-    atomic_bool failing;
-
+    struct journal_place place;
+    struct scribe scribe;
+    uint32_t *group; /* slots whose rows are in the scribe's batch */
+    size_t group_rows;
+    bool running; /* the thread runs: what waits for the disk may be tried again */
+    bool gave_up; /* stopping, and the disk does not take what is left */
+    bool said_kept, said_dead;
+    int problem; /* errno of the last thing that went wrong */
+    unsigned failures_while_stopping;
+    uint64_t reserve_ns, turn_ns, dead_ns; /* not before */
+    _Atomic uint64_t rows, synced, recovered;
+    atomic_bool failing, full, failed;
     atomic_bool stopping;
     pthread_t thread;
+
+    pthread_mutex_t news_lock; /* what is below; held for a copy */
+    struct row_before newest, newest_head;
+    bool head_untold;
+    uint64_t told_seq;
 };
+
+/* ---- the ring ---- */
+
+static void wake_writer(struct journal *journal)
+{
+    if (atomic_load_explicit(&journal->asleep, memory_order_seq_cst) != 0 &&
+        atomic_exchange_explicit(&journal->asleep, 0, memory_order_seq_cst) != 0)
+        (void)syscall(SYS_futex, &journal->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 void journal_post(struct journal *journal, uint32_t index)
 {
-    uint64_t position = atomic_fetch_add_explicit(&journal->tail, 1, memory_order_acq_rel);
+    const uint64_t position = atomic_fetch_add_explicit(&journal->tail, 1, memory_order_acq_rel);
+    _Atomic uint64_t *cell = &journal->cells[position & journal->mask];
+    const uint64_t value = (position + 1) << 32 | index;
 
-    atomic_store_explicit(&journal->cells[position & journal->mask], (position + 1) << 32 | index,
-                          memory_order_release);
+    if (!journal->rings) {
+        atomic_store_explicit(cell, value, memory_order_release);
+        return;
+    }
+    /* In one order with asleep: either we see that it sleeps, or it sees the cell. */
+    atomic_store_explicit(cell, value, memory_order_seq_cst);
+    wake_writer(journal);
 }
 
-/* The next ended slot in order; false when there is none, or its producer is between its two
- * steps. */
+/* The next cell's slot; false when none has ended, or its producer is between its two steps. */
+static bool peek_ended(const struct journal *journal, uint32_t *out_index)
+{
+    const uint64_t cell =
+        atomic_load_explicit(&journal->cells[journal->head & journal->mask], memory_order_seq_cst);
+
+    *out_index = (uint32_t)cell;
+    return (uint32_t)(cell >> 32) == (uint32_t)(journal->head + 1);
+}
+
 static bool take_ended(struct journal *journal, uint32_t *out_index)
 {
-    uint64_t cell =
-        atomic_load_explicit(&journal->cells[journal->head & journal->mask], memory_order_acquire);
-
-    if ((uint32_t)(cell >> 32) != (uint32_t)(journal->head + 1))
+    if (!peek_ended(journal, out_index))
         return false;
-    *out_index = (uint32_t)cell;
     journal->head++;
     return true;
 }
 
-static void fill_batch(struct journal *journal)
-{
-    uint32_t index;
+/* ---- pauses ---- */
 
-    journal->batch_bytes = 0;
-    journal->batch_rows = 0;
-    while (journal->batch_rows < BATCH_ROWS &&
-           BATCH_BYTES - journal->batch_bytes >= ROW_BYTES_MAX && take_ended(journal, &index)) {
-        if (journal->fd >= 0)
-            journal->batch_bytes +=
-                row_render(&journal->author, &journal->table->slots[index], journal->seq++,
-                           journal->batch + journal->batch_bytes);
-        journal->batch_slots[journal->batch_rows++] = index;
-    }
+static struct timespec time_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
 static void pause_for(uint64_t pause_ns)
 {
-    const struct timespec pause = {.tv_sec = (time_t)(pause_ns / NS_PER_S),
-                                   .tv_nsec = (long)(pause_ns % NS_PER_S)};
+    const struct timespec pause = time_of(pause_ns);
 
     clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-static void note_failure(struct journal *journal, int problem)
+static bool is_stopping(const struct journal *journal)
 {
+    return atomic_load_explicit(&journal->stopping, memory_order_acquire);
+}
+
+static void sleep_until_posted(struct journal *journal)
+{
+    const struct timespec most = time_of(PAUSE_IDLE_NS);
+    uint32_t index;
+
+    atomic_store_explicit(&journal->asleep, 1, memory_order_seq_cst);
+    if (!peek_ended(journal, &index))
+        (void)syscall(SYS_futex, &journal->asleep, FUTEX_WAIT_PRIVATE, 1, &most, NULL, 0);
+    atomic_store_explicit(&journal->asleep, 0, memory_order_relaxed);
+}
+
+/* After a look that found so many rows. */
+static void rest(struct journal *journal, size_t rows)
+{
+    if (journal->rings && rows == 0)
+        sleep_until_posted(journal);
+    else if (!journal->rings && rows < GROUP_ROWS)
+        pause_for(rows >= BUSY_ROWS ? PAUSE_BUSY_NS : PAUSE_IDLE_NS);
+}
+
+/* ---- the disk ---- */
+
+static bool is_over(const struct journal *journal)
+{
+    return journal->gave_up || atomic_load_explicit(&journal->failed, memory_order_relaxed);
+}
+
+/* Nothing is written any more; what has no row stays in the table, for the next process. */
+static void fail(struct journal *journal, const char *what, int problem)
+{
+    journal->problem = problem;
+    metric_add(METRIC_journal_errors_total, 1);
+    atomic_store_explicit(&journal->failing, true, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&journal->failed, true, memory_order_release))
+        log_event(LOG_ERROR, "journal_failed", "%s: %s; nothing can be trusted but a new start",
+                  what, strerror(problem));
+}
+
+/* true: try again in a moment. */
+static bool may_try_again(struct journal *journal, int problem)
+{
+    journal->problem = problem;
     metric_add(METRIC_journal_errors_total, 1);
     if (!atomic_exchange_explicit(&journal->failing, true, memory_order_relaxed))
         log_event(LOG_ERROR, "journal_failing", "rows wait in memory until it works again: %s",
                   strerror(problem));
-}
-
-static bool is_linked(int fd)
-{
-    struct stat about;
-
-    return fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink > 0;
-}
-
-/* Has somebody removed the file under us? What is written to it then is written to nobody. */
-static bool is_removed(const struct journal *journal)
-{
-    return journal->was_linked && !is_linked(journal->fd);
+    log_flush();
+    if (!journal->running ||
+        (is_stopping(journal) && ++journal->failures_while_stopping > FAILURES_WHILE_STOPPING)) {
+        journal->gave_up = true;
+        return false;
+    }
+    pause_for(PAUSE_FAILED_NS);
+    return true;
 }
 
 /* true: the batch is in the file. What was written of it stays written: a line cut short by a full
- * disk goes on where it stopped. false: the process stops and the disk still fails; the rows stay
- * in the table, whose file is kept. */
-static bool write_batch(struct journal *journal)
+ * disk goes on where it stopped. false: it is over. */
+static bool write_out(struct journal *journal)
 {
-    size_t written = 0;
-    unsigned failures_while_stopping = 0;
+    enum segment_state state;
 
-    while (written < journal->batch_bytes) {
-        ssize_t wrote = -1;
-        errno = ENOENT;
-        if (!is_removed(journal))
-            wrote = write(journal->fd, journal->batch + written, journal->batch_bytes - written);
-        if (wrote > 0) {
-            written += (size_t)wrote;
-            behind_wrote(&journal->behind, journal->fd, (size_t)wrote);
-        } else if (wrote == 0 || errno != EINTR) {
-            note_failure(journal, wrote == 0 ? EIO : errno);
-            log_flush();
-            if (atomic_load_explicit(&journal->stopping, memory_order_acquire) &&
-                ++failures_while_stopping > FAILURES_WHILE_STOPPING)
-                return false;
-            pause_for(PAUSE_FAILED_NS);
-        }
+    while ((state = scribe_write(&journal->scribe)) == SEGMENT_WAITS) {
+        if (!may_try_again(journal, errno))
+            return false;
+    }
+    if (state == SEGMENT_FAILED) {
+        fail(journal, "writing the journal", errno);
+        return false;
     }
     if (atomic_exchange_explicit(&journal->failing, false, memory_order_relaxed))
         log_event(LOG_WARN, "journal_works", "rows are being written again");
     return true;
 }
 
-/* Everything that has ended becomes rows; returns their number. */
-static size_t write_ended(struct journal *journal)
+static bool sync_out(struct journal *journal)
 {
-    size_t rows = 0;
+    if (segment_sync(&journal->scribe.segment) == SEGMENT_DONE)
+        return true;
+    fail(journal, "syncing the journal", errno);
+    return false;
+}
 
-    for (;;) {
-        fill_batch(journal);
-        if (journal->batch_rows == 0)
-            return rows;
-        if (!write_batch(journal))
-            return rows;
-        inflight_free(journal->table, journal->batch_slots, journal->batch_rows);
-        atomic_fetch_add_explicit(&journal->rows, journal->batch_rows, memory_order_release);
-        metric_add(METRIC_journal_rows_total, (int64_t)journal->batch_rows);
-        rows += journal->batch_rows;
+/* The newest line on disk is another one. */
+static void tell_line(struct journal *journal, bool head)
+{
+    struct row_before line;
+
+    scribe_last_line(&journal->scribe, &line);
+    pthread_mutex_lock(&journal->news_lock);
+    journal->newest = line;
+    if (head) {
+        journal->newest_head = line;
+        journal->head_untold = true;
+    }
+    pthread_mutex_unlock(&journal->news_lock);
+}
+
+bool journal_news(struct journal *journal, struct journal_news *out_news)
+{
+    bool is_new = true;
+
+    pthread_mutex_lock(&journal->news_lock);
+    if (journal->head_untold)
+        *out_news = (struct journal_news){.line = journal->newest_head, .head = true};
+    else if (journal->newest.seq > journal->told_seq)
+        *out_news = (struct journal_news){.line = journal->newest};
+    else
+        is_new = false;
+    if (is_new) {
+        journal->head_untold = false;
+        journal->told_seq = out_news->line.seq;
+    }
+    pthread_mutex_unlock(&journal->news_lock);
+    return is_new;
+}
+
+/* ---- files ---- */
+
+/* Blocks for what is under way, before slots are given back to new work. */
+static void keep_reserve(struct journal *journal, uint64_t now_ns)
+{
+    enum segment_state state;
+
+    if (now_ns < journal->reserve_ns)
+        return;
+    state = segment_reserve(&journal->scribe.segment, journal->scribe.reserve_bytes);
+    if (state == SEGMENT_FAILED) {
+        fail(journal, "reserving disk blocks", errno);
+    } else if (state == SEGMENT_WAITS) {
+        journal->reserve_ns = now_ns + PAUSE_FAILED_NS;
+        if (!atomic_exchange_explicit(&journal->full, true, memory_order_relaxed))
+            log_event(LOG_ERROR, "journal_full",
+                      "no new work: the disk has no room for its rows: %s", strerror(errno));
+    } else if (atomic_exchange_explicit(&journal->full, false, memory_order_relaxed)) {
+        log_event(LOG_WARN, "journal_has_room", "the disk has room for rows again");
+    }
+}
+
+/* Ends the open file; false: it is over. */
+static bool write_head(struct journal *journal)
+{
+    if (scribe_add_head(&journal->scribe) != OK) {
+        fail(journal, "signing the journal's head", EINVAL);
+        return false;
+    }
+    if (!write_out(journal) || !sync_out(journal))
+        return false;
+    atomic_store_explicit(&journal->synced, journal_rows(journal), memory_order_release);
+    tell_line(journal, true);
+    return true;
+}
+
+static void turn_file(struct journal *journal, uint64_t now_ns)
+{
+    char problem[512];
+
+    if (!scribe_prepare(&journal->scribe, problem, sizeof(problem))) {
+        journal->turn_ns = now_ns + TURN_AGAIN_NS;
+        if (!journal->said_kept)
+            log_event(LOG_ERROR, "journal_file_kept", "rows go on in the old file: %s", problem);
+        journal->said_kept = true;
+        return;
+    }
+    journal->said_kept = false;
+    if (!write_head(journal))
+        return;
+    scribe_enter(&journal->scribe, now_ns);
+    if (write_out(journal) && (!journal->place.options->durable || sync_out(journal)))
+        tell_line(journal, false);
+}
+
+static bool is_due(const struct journal *journal, uint64_t now_ns)
+{
+    const struct journal_options *options = journal->place.options;
+
+    return now_ns >= journal->turn_ns &&
+           scribe_is_due(&journal->scribe,
+                         atomic_load_explicit(&options->segment_bytes, memory_order_relaxed),
+                         atomic_load_explicit(&options->segment_age_ms, memory_order_relaxed),
+                         now_ns);
+}
+
+/* ---- dead processes ---- */
+
+struct dead_sink {
+    struct recover_sink sink;
+    struct journal *journal;
+};
+
+static enum err write_dead(struct recover_sink *sink, const struct slot *slot,
+                           const struct price *price, struct span dead)
+{
+    struct journal *journal = container_of(sink, struct dead_sink, sink)->journal;
+
+    if (!scribe_has_room(&journal->scribe) && !write_out(journal))
+        return ERR_INTERNAL;
+    if (scribe_add(&journal->scribe, slot, price, dead) != OK) {
+        fail(journal, "keeping balances", ENOMEM);
+        return ERR_NO_MEMORY;
+    }
+    atomic_fetch_add_explicit(&journal->recovered, 1, memory_order_relaxed);
+    metric_add(METRIC_journal_rows_total, 1);
+    return OK;
+}
+
+static enum err sync_dead(struct recover_sink *sink)
+{
+    struct journal *journal = container_of(sink, struct dead_sink, sink)->journal;
+
+    return write_out(journal) && sync_out(journal) ? OK : ERR_INTERNAL;
+}
+
+/* What dead processes left becomes rows. */
+static enum err bury_dead(struct journal *journal, char *problem, size_t problem_size)
+{
+    struct dead_sink sink = {.sink = {.write = write_dead, .sync = sync_dead}, .journal = journal};
+    struct recover_report report = {0};
+    enum err err = recover_dead(journal->place.store, &sink.sink, clock_wall_us(), &report, problem,
+                                problem_size);
+
+    if (is_over(journal)) {
+        (void)snprintf(problem, problem_size, "writing the rows of a dead process: %s",
+                       strerror(journal->problem));
+        return err != OK ? err : ERR_INTERNAL;
+    }
+    /* Rows of a table that was not finished: they stand in a file when it is looked at again. */
+    if (!write_out(journal) && err == OK)
+        err = ERR_INTERNAL;
+    if (report.rows > 0)
+        tell_line(journal, false);
+    return err;
+}
+
+static void look_for_dead(struct journal *journal)
+{
+    char problem[512] = "";
+    const enum err err = bury_dead(journal, problem, sizeof(problem));
+
+    if (err != OK && !journal->said_dead)
+        log_event(LOG_ERROR, "journal_recovery_failed", "it is tried again: %s", problem);
+    journal->said_dead = err != OK;
+}
+
+/* ---- the writer ---- */
+
+/* How many rows may stand in one group. */
+static bool has_room(const struct journal *journal)
+{
+    if (!journal->place.store)
+        return journal->group_rows < GROUP_ROWS;
+    if (journal->place.options->durable)
+        return journal->group_rows < DURABLE_ROWS && journal->scribe.batch_bytes < DURABLE_BYTES;
+    return journal->group_rows < GROUP_ROWS && scribe_has_room(&journal->scribe);
+}
+
+/* Rows of what has ended, not yet written. */
+static void fill_group(struct journal *journal)
+{
+    const struct inflight *table = journal->place.table;
+    uint32_t index;
+
+    journal->group_rows = 0;
+    while (has_room(journal) && take_ended(journal, &index)) {
+        const struct slot *slot = &table->slots[index];
+        journal->group[journal->group_rows++] = index;
+        if (journal->place.store && scribe_add(&journal->scribe, slot, inflight_price(table, slot),
+                                               (struct span){NULL, 0}) != OK) {
+            fail(journal, "keeping balances", ENOMEM);
+            return;
+        }
+    }
+}
+
+/* Rings who waits for these rows. */
+static void ring_group(struct journal *journal)
+{
+    if (!journal->place.waits)
+        return;
+    for (size_t i = 0; i < journal->group_rows; i++) {
+        struct meter_wait *wait = atomic_exchange_explicit(&journal->place.waits[journal->group[i]],
+                                                           NULL, memory_order_acq_rel);
+        if (wait)
+            wait->durable(wait);
+    }
+}
+
+static bool store_group(struct journal *journal)
+{
+    if (!journal->place.store)
+        return true;
+    if (!write_out(journal) || (journal->place.options->durable && !sync_out(journal)))
+        return false;
+    if (journal->place.options->durable)
+        atomic_store_explicit(&journal->synced, journal_rows(journal) + journal->group_rows,
+                              memory_order_release);
+    tell_line(journal, false);
+    keep_reserve(journal, clock_now_ns());
+    return true;
+}
+
+/* What has ended becomes rows; returns their number. */
+static size_t write_group(struct journal *journal)
+{
+    fill_group(journal);
+    if (journal->group_rows == 0 || is_over(journal) || !store_group(journal))
+        return 0;
+    ring_group(journal);
+    inflight_free(journal->place.table, journal->group, journal->group_rows);
+    atomic_fetch_add_explicit(&journal->rows, journal->group_rows, memory_order_release);
+    metric_add(METRIC_journal_rows_total, (int64_t)journal->group_rows);
+    return journal->group_rows;
+}
+
+/* What is due now and then. */
+static void tend(struct journal *journal)
+{
+    const uint64_t now_ns = clock_now_ns();
+
+    if (!journal->place.store)
+        return;
+    keep_reserve(journal, now_ns);
+    if (!is_over(journal) && is_due(journal, now_ns))
+        turn_file(journal, now_ns);
+    if (!is_over(journal) && now_ns >= journal->dead_ns) {
+        look_for_dead(journal);
+        journal->dead_ns = clock_now_ns() + DEAD_EVERY_NS;
     }
 }
 
@@ -180,14 +468,21 @@ static void *run_writer(void *argument)
     size_t rows;
 
     do {
-        stopping = atomic_load_explicit(&journal->stopping, memory_order_acquire);
-        rows = write_ended(journal);
+        stopping = is_stopping(journal);
+        rows = is_over(journal) ? 0 : write_group(journal);
+        if (!stopping && !is_over(journal))
+            tend(journal);
         log_flush();
         if (!stopping)
-            pause_for(rows >= BUSY_ROWS ? PAUSE_BUSY_NS : PAUSE_IDLE_NS);
-    } while (!stopping);
+            rest(journal, rows);
+    } while (!stopping || rows > 0);
+    if (journal->place.store && !is_over(journal))
+        (void)write_head(journal);
+    log_flush();
     return NULL;
 }
+
+/* ---- beginning and end ---- */
 
 /* Signals are for the main thread. */
 static bool start_thread(struct journal *journal)
@@ -195,6 +490,7 @@ static bool start_thread(struct journal *journal)
     sigset_t all, before;
     int problem;
 
+    journal->running = true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     problem = pthread_create(&journal->thread, NULL, run_writer, journal);
@@ -208,41 +504,78 @@ static void journal_free(struct journal *journal)
 {
     if (!journal)
         return;
+    if (journal->place.store)
+        scribe_close(&journal->scribe);
+    pthread_mutex_destroy(&journal->news_lock);
     free(journal->cells);
-    free(journal->batch);
-    free(journal->batch_slots);
+    free(journal->group);
     free(journal);
 }
 
-enum err journal_start(struct inflight *table, int fd, struct span gateway, uint64_t epoch,
-                       struct journal **out_journal)
+/* The first file with its open line, and the rows of dead processes. */
+static enum err begin_files(struct journal *journal, char *problem, size_t problem_size)
 {
-    struct journal *journal = NULL;
+    const struct journal_place *place = &journal->place;
+    const uint64_t now_ns = clock_now_ns();
+    enum err err = scribe_open(&journal->scribe, place->store, place->key, place->history,
+                               place->table->count, now_ns, problem, problem_size);
+
+    if (err != OK)
+        return err;
+    journal->dead_ns = now_ns + DEAD_EVERY_NS;
+    if (!write_out(journal) || (place->options->durable && !sync_out(journal))) {
+        (void)snprintf(problem, problem_size, "journal: %s", strerror(journal->problem));
+        return ERR_INTERNAL;
+    }
+    tell_line(journal, false);
+    return bury_dead(journal, problem, problem_size);
+}
+
+static struct journal *journal_new(const struct journal_place *place)
+{
+    struct journal *journal;
     void *memory = NULL;
     uint64_t cells = 1;
 
-    while (cells < table->count)
+    while (cells < place->table->count)
         cells *= 2;
     if (posix_memalign(&memory, 64, sizeof(*journal)) != 0)
-        return ERR_NO_MEMORY;
+        return NULL;
     journal = memory;
     memset(journal, 0, sizeof(*journal));
-    journal->table = table;
-    journal->fd = fd;
-    journal->was_linked = is_linked(fd);
-    journal->seq = 1;
+    journal->place = *place;
+    journal->rings = place->waits != NULL;
+    journal->scribe.segment.fd = -1;
+    journal->scribe.next.fd = -1;
     journal->mask = cells - 1;
+    pthread_mutex_init(&journal->news_lock, NULL);
     journal->cells = calloc(cells, sizeof(*journal->cells));
-    journal->batch = malloc(BATCH_BYTES);
-    journal->batch_slots = calloc(BATCH_ROWS, sizeof(*journal->batch_slots));
-    if (!journal->cells || !journal->batch || !journal->batch_slots) {
-        journal_free(journal);
+    journal->group = calloc(GROUP_ROWS, sizeof(*journal->group));
+    if (journal->cells && journal->group)
+        return journal;
+    journal_free(journal);
+    return NULL;
+}
+
+enum err journal_start(const struct journal_place *place, struct journal **out_journal,
+                       char *problem, size_t problem_size)
+{
+    struct journal *journal = journal_new(place);
+    enum err err = OK;
+
+    if (!journal) {
+        (void)snprintf(problem, problem_size, "journal: no memory");
         return ERR_NO_MEMORY;
     }
-    row_author_init(&journal->author, gateway, epoch);
-    if (!start_thread(journal)) {
+    if (place->store)
+        err = begin_files(journal, problem, problem_size);
+    if (err == OK && !start_thread(journal)) {
+        (void)snprintf(problem, problem_size, "journal: no thread");
+        err = ERR_INTERNAL;
+    }
+    if (err != OK) {
         journal_free(journal);
-        return ERR_INTERNAL;
+        return err;
     }
     *out_journal = journal;
     return OK;
@@ -261,6 +594,8 @@ bool journal_stop(struct journal *journal)
     return all;
 }
 
+/* ---- numbers ---- */
+
 uint64_t journal_rows(const struct journal *journal)
 {
     return atomic_load_explicit(&journal->rows, memory_order_acquire);
@@ -271,7 +606,27 @@ uint64_t journal_posted(const struct journal *journal)
     return atomic_load_explicit(&journal->tail, memory_order_acquire);
 }
 
+uint64_t journal_synced(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->synced, memory_order_acquire);
+}
+
+uint64_t journal_recovered(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->recovered, memory_order_relaxed);
+}
+
 bool journal_failing(const struct journal *journal)
 {
     return atomic_load_explicit(&journal->failing, memory_order_relaxed);
+}
+
+bool journal_full(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->full, memory_order_relaxed);
+}
+
+bool journal_failed(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->failed, memory_order_acquire);
 }
