@@ -1,31 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/journal.c: the durable record of charges: one writer thread.
  *
- * For:       a ring of ended slots in, rows on disk out; when to write, to sync, to begin a file, to
+ * For:       ended slots in, rows on disk out; when to write, to sync, to begin a file, to
  *            look for dead processes; who is rung and which slots are free then.
  * Called by: meter.c.
  * Knows not: what a line says (row.c), how lines follow each other (scribe.c), the exchange behind a
  *            slot.
  *
- * The ring has at least as many cells as the table has slots, and a slot is in it at most once, so
- * a producer's cell is always free: posting is one addition and one store. Where nobody waits for
- * rows, workers do not wake the writer; it looks every 10 ms, every 1 ms while much is ending. */
+ * Where nobody waits for rows, workers do not wake the writer; it looks every 10 ms, every 1 ms
+ * while much is ending. */
 #include "meter/journal.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
+#include "meter/posted.h"
 #include "meter/scribe.h"
 
 #define GROUP_ROWS 1024u         /* written at once, where nothing is synced */
@@ -40,19 +37,14 @@
 #define FAILURES_WHILE_STOPPING 20u
 
 struct journal {
-    /* Producers: any worker. A cell is the low half of (its position + 1) << 32 | index. */
-    _Alignas(64) _Atomic uint64_t tail;
-    _Atomic uint64_t *cells;
-    uint64_t mask;
-    bool rings; /* somebody may wait for rows: producers wake the writer */
-    _Alignas(64) _Atomic uint32_t asleep; /* 1: the writer sleeps and wants to be woken */
+    struct posted posted;
 
     /* The writer's alone (journal_start()'s before it runs), but for the atomics. */
-    _Alignas(64) uint64_t head;
     struct journal_place place;
     struct scribe scribe;
     uint32_t *group; /* slots whose rows are in the scribe's batch */
     size_t group_rows;
+    bool more;    /* the group was full: others may be waiting */
     bool running; /* the thread runs: what waits for the disk may be tried again */
     bool gave_up; /* stopping, and the disk does not take what is left */
     bool said_kept, said_dead;
@@ -70,58 +62,17 @@ struct journal {
     uint64_t told_seq;
 };
 
-/* ---- the ring ---- */
-
-static void wake_writer(struct journal *journal)
-{
-    if (atomic_load_explicit(&journal->asleep, memory_order_seq_cst) != 0 &&
-        atomic_exchange_explicit(&journal->asleep, 0, memory_order_seq_cst) != 0)
-        (void)syscall(SYS_futex, &journal->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 void journal_post(struct journal *journal, uint32_t index)
 {
-    const uint64_t position = atomic_fetch_add_explicit(&journal->tail, 1, memory_order_acq_rel);
-    _Atomic uint64_t *cell = &journal->cells[position & journal->mask];
-    const uint64_t value = (position + 1) << 32 | index;
-
-    if (!journal->rings) {
-        atomic_store_explicit(cell, value, memory_order_release);
-        return;
-    }
-    /* In one order with asleep: either we see that it sleeps, or it sees the cell. */
-    atomic_store_explicit(cell, value, memory_order_seq_cst);
-    wake_writer(journal);
-}
-
-/* The next cell's slot; false when none has ended, or its producer is between its two steps. */
-static bool peek_ended(const struct journal *journal, uint32_t *out_index)
-{
-    const uint64_t cell =
-        atomic_load_explicit(&journal->cells[journal->head & journal->mask], memory_order_seq_cst);
-
-    *out_index = (uint32_t)cell;
-    return (uint32_t)(cell >> 32) == (uint32_t)(journal->head + 1);
-}
-
-static bool take_ended(struct journal *journal, uint32_t *out_index)
-{
-    if (!peek_ended(journal, out_index))
-        return false;
-    journal->head++;
-    return true;
+    posted_put(&journal->posted, index);
 }
 
 /* ---- pauses ---- */
 
-static struct timespec time_of(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
-}
-
 static void pause_for(uint64_t pause_ns)
 {
-    const struct timespec pause = time_of(pause_ns);
+    const struct timespec pause = {.tv_sec = (time_t)(pause_ns / NS_PER_S),
+                                   .tv_nsec = (long)(pause_ns % NS_PER_S)};
 
     clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
@@ -129,26 +80,6 @@ static void pause_for(uint64_t pause_ns)
 static bool is_stopping(const struct journal *journal)
 {
     return atomic_load_explicit(&journal->stopping, memory_order_acquire);
-}
-
-static void sleep_until_posted(struct journal *journal)
-{
-    const struct timespec most = time_of(PAUSE_IDLE_NS);
-    uint32_t index;
-
-    atomic_store_explicit(&journal->asleep, 1, memory_order_seq_cst);
-    if (!peek_ended(journal, &index))
-        (void)syscall(SYS_futex, &journal->asleep, FUTEX_WAIT_PRIVATE, 1, &most, NULL, 0);
-    atomic_store_explicit(&journal->asleep, 0, memory_order_relaxed);
-}
-
-/* After a look that found so many rows. */
-static void rest(struct journal *journal, size_t rows)
-{
-    if (journal->rings && rows == 0)
-        sleep_until_posted(journal);
-    else if (!journal->rings && rows < GROUP_ROWS)
-        pause_for(rows >= BUSY_ROWS ? PAUSE_BUSY_NS : PAUSE_IDLE_NS);
 }
 
 /* ---- the disk ---- */
@@ -377,7 +308,7 @@ static void look_for_dead(struct journal *journal)
 
 /* ---- the writer ---- */
 
-/* How many rows may stand in one group. */
+/* Is there room for one more row in the group? */
 static bool has_room(const struct journal *journal)
 {
     if (!journal->place.store)
@@ -394,7 +325,7 @@ static void fill_group(struct journal *journal)
     uint32_t index;
 
     journal->group_rows = 0;
-    while (has_room(journal) && take_ended(journal, &index)) {
+    while (has_room(journal) && posted_take(&journal->posted, &index)) {
         const struct slot *slot = &table->slots[index];
         journal->group[journal->group_rows++] = index;
         if (journal->place.store && scribe_add(&journal->scribe, slot, inflight_price(table, slot),
@@ -403,6 +334,7 @@ static void fill_group(struct journal *journal)
             return;
         }
     }
+    journal->more = !has_room(journal);
 }
 
 /* Rings who waits for these rows. */
@@ -461,6 +393,17 @@ static void tend(struct journal *journal)
     }
 }
 
+/* After a look that found so many rows. */
+static void rest(struct journal *journal, size_t rows)
+{
+    if (is_over(journal))
+        pause_for(PAUSE_IDLE_NS);
+    else if (journal->posted.wakes && rows == 0)
+        posted_sleep(&journal->posted, PAUSE_IDLE_NS);
+    else if (!journal->posted.wakes && !journal->more)
+        pause_for(rows >= BUSY_ROWS ? PAUSE_BUSY_NS : PAUSE_IDLE_NS);
+}
+
 static void *run_writer(void *argument)
 {
     struct journal *journal = argument;
@@ -507,7 +450,7 @@ static void journal_free(struct journal *journal)
     if (journal->place.store)
         scribe_close(&journal->scribe);
     pthread_mutex_destroy(&journal->news_lock);
-    free(journal->cells);
+    posted_fini(&journal->posted);
     free(journal->group);
     free(journal);
 }
@@ -535,23 +478,18 @@ static struct journal *journal_new(const struct journal_place *place)
 {
     struct journal *journal;
     void *memory = NULL;
-    uint64_t cells = 1;
 
-    while (cells < place->table->count)
-        cells *= 2;
     if (posix_memalign(&memory, 64, sizeof(*journal)) != 0)
         return NULL;
     journal = memory;
     memset(journal, 0, sizeof(*journal));
     journal->place = *place;
-    journal->rings = place->waits != NULL;
     journal->scribe.segment.fd = -1;
     journal->scribe.next.fd = -1;
-    journal->mask = cells - 1;
     pthread_mutex_init(&journal->news_lock, NULL);
-    journal->cells = calloc(cells, sizeof(*journal->cells));
     journal->group = calloc(GROUP_ROWS, sizeof(*journal->group));
-    if (journal->cells && journal->group)
+    if (posted_init(&journal->posted, place->table->count, place->waits != NULL) == OK &&
+        journal->group)
         return journal;
     journal_free(journal);
     return NULL;
@@ -603,7 +541,7 @@ uint64_t journal_rows(const struct journal *journal)
 
 uint64_t journal_posted(const struct journal *journal)
 {
-    return atomic_load_explicit(&journal->tail, memory_order_acquire);
+    return posted_count(&journal->posted);
 }
 
 uint64_t journal_synced(const struct journal *journal)
