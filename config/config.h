@@ -328,6 +328,13 @@ struct config_import {
  *         caller frees in any case. */
 MUST_CHECK enum err config_import_litellm(const char *path, struct config_import *out_import);
 
+/* Reads LiteLLM's public price map (JSON) into price lists, one a model, to be put under models:.
+ * models: names with commas between, {NULL, 0}: all that have a price per token. Numbers are taken
+ * as they are written, never as floats. As above.
+ * Errors: ERR_BAD_VALUE (also a name that the map has not), ERR_NO_MEMORY. */
+MUST_CHECK enum err config_import_prices(const char *path, struct span models,
+                                         struct config_import *out_import);
+
 /* Frees the texts. Safe twice. */
 void config_import_free(struct config_import *import);
 

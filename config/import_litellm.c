@@ -344,8 +344,7 @@ out:
     return err;
 }
 
-/* The whole file; false (errno says why) when it cannot be read. */
-static bool read_file(const char *path, char **out_text, size_t *out_size)
+bool import_read_file(const char *path, char **out_text, size_t *out_size)
 {
     FILE *file = fopen(path, "re");
     char *text = NULL;
@@ -379,7 +378,7 @@ enum err config_import_litellm(const char *path, struct config_import *out_impor
     enum err err;
 
     *out_import = (struct config_import){0};
-    if (!read_file(path, &text, &size)) {
+    if (!import_read_file(path, &text, &size)) {
         problems_add_at(&problems, 0, "file", "cannot be read: %s", strerror(errno));
         if (!problems_render(&problems, &out_import->notes)) {
             problems_fini(&problems);

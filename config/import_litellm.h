@@ -2,7 +2,8 @@
 /* config/import_litellm.h: what a LiteLLM proxy's configuration comes to here, on its way to YAML.
  *
  * For:       import_litellm.c and import_models.c, which fill a plan by what import_tree.c finds in
- *            the file; import_plan.c, which keeps and prints it.
+ *            the file; import_plan.c, which keeps and prints it; import_prices.c, which takes
+ * prices alone from LiteLLM's public map.
  * Called by: those, and their test.
  * Knows not: YAML's grammar, files.
  *
@@ -139,6 +140,10 @@ struct import_model *import_find_model(struct import_plan *plan, struct span nam
 bool import_add_fallback(struct import_model *model, const struct import_model *next,
                          uint32_t line);
 
+/* The notes alone, sorted by line; the text is malloc'ed. Errors: ERR_NO_MEMORY. */
+MUST_CHECK enum err import_print_notes(const struct import_plan *plan,
+                                       struct config_problems *out_notes);
+
 /* The plan as our YAML, and its notes sorted by line. Texts are malloc'ed. Errors: ERR_NO_MEMORY.
  */
 MUST_CHECK enum err import_plan_print(struct import_plan *plan, struct config_import *out_import);
@@ -193,7 +198,16 @@ void import_deployment(struct import_plan *plan, const struct node *root, const 
 /* Says which models have no price. */
 void import_say_what_is_free(struct import_plan *plan);
 
+/* ---- import_prices.c ---- */
+
+/* The text of LiteLLM's price map; name stands for the file in notes. As config_import_prices(). */
+MUST_CHECK enum err import_prices_text(const char *name, struct span text, struct span models,
+                                       struct config_import *out_import);
+
 /* ---- import_litellm.c ---- */
+
+/* The whole file, malloc'ed; false (errno says why) when it cannot be read. */
+MUST_CHECK bool import_read_file(const char *path, char **out_text, size_t *out_size);
 
 /* A LiteLLM configuration's text; name stands for the file in notes. As config_import_litellm(). */
 MUST_CHECK enum err import_litellm_text(const char *name, struct span text,

@@ -2,7 +2,7 @@
 /* config/import_plan.c: what was taken over from another gateway, kept and printed as YAML.
  *
  * For:       notes, names of variables, exact prices, and the new file's text.
- * Called by: import_litellm.c, import_models.c, import_tree.c.
+ * Called by: import_litellm.c, import_models.c, import_tree.c, import_prices.c.
  * Knows not: LiteLLM's file; of its keys only what comments in ours name. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -98,7 +98,7 @@ static int by_line(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-static enum err print_notes(const struct import_plan *plan, struct config_problems *out_notes)
+enum err import_print_notes(const struct import_plan *plan, struct config_problems *out_notes)
 {
     const struct import_note **sorted = calloc(plan->note_count + 1, sizeof(struct import_note *));
     char *text = NULL;
@@ -572,7 +572,7 @@ enum err import_plan_print(struct import_plan *plan, struct config_import *out_i
         free(text);
         return ERR_NO_MEMORY;
     }
-    err = print_notes(plan, &out_import->notes);
+    err = import_print_notes(plan, &out_import->notes);
     if (err != OK) {
         free(text);
         return err;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gateway/cmd_import.c: tollgate import litellm FILE [--output FILE] [--json].
+/* gateway/cmd_import.c: tollgate import litellm FILE | prices FILE [--models NAME,…]
+ *                      [--output FILE] [--json].
  *
- * For:       operators who come from another gateway: its file as ours, and what is not in it.
+ * For:       operators who come from another gateway: its file as ours, and what is not in it; its
+ *            public price map as price lists.
  * Called by: main.c.
  * Knows not: what the other gateway's keys mean (config.h does). */
 #include <errno.h>
@@ -14,7 +16,9 @@
 #include "gateway/cmd.h"
 
 struct arguments {
+    bool prices; /* else a LiteLLM proxy's configuration */
     const char *path;
+    const char *models; /* NULL: all */
     const char *output; /* NULL: standard output */
     bool json;
 };
@@ -22,13 +26,17 @@ struct arguments {
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     *out = (struct arguments){0};
-    if (argc < 3 || strcmp(argv[1], "litellm") != 0)
+    if (argc < 3 || (strcmp(argv[1], "litellm") != 0 && strcmp(argv[1], "prices") != 0))
         return false;
+    out->prices = strcmp(argv[1], "prices") == 0;
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             out->json = true;
         else if (strcmp(argv[i], "--output") == 0 && i + 1 < argc && out->output == NULL)
             out->output = argv[++i];
+        else if (out->prices && strcmp(argv[i], "--models") == 0 && i + 1 < argc &&
+                 out->models == NULL)
+            out->models = argv[++i];
         else if (argv[i][0] != '-' && out->path == NULL)
             out->path = argv[i];
         else
@@ -57,15 +65,21 @@ static void print_json(bool ok, const struct config_import *import)
     (void)fprintf(stderr, "]}\n");
 }
 
-static void print_text(bool ok, const char *path, const struct config_import *import)
+static void print_text(bool ok, const struct arguments *arguments,
+                       const struct config_import *import)
 {
+    const size_t noted = import->notes.count - import->left_out_count;
+
     if (import->notes.text != NULL)
         (void)fputs(import->notes.text, stderr);
-    if (ok)
+    if (ok && arguments->prices)
+        (void)fprintf(stderr, "%s: price lists of %zu models taken over, %zu left out, %zu notes\n",
+                      arguments->path, import->model_count, import->left_out_count, noted);
+    else if (ok)
         (void)fprintf(stderr,
                       "%s: %zu models with %zu replicas taken over, %zu left out, %zu notes\n",
-                      path, import->model_count, import->replica_count, import->left_out_count,
-                      import->notes.count - import->left_out_count);
+                      arguments->path, import->model_count, import->replica_count,
+                      import->left_out_count, noted);
 }
 
 /* To standard output, or into a file that is not there yet. */
@@ -101,15 +115,20 @@ int cmd_import(int argc, char **argv)
     int status = 2;
 
     if (!read_arguments(argc, argv, &arguments)) {
-        (void)fprintf(stderr, "usage: tollgate import litellm FILE [--output FILE] [--json]\n");
+        (void)fprintf(stderr,
+                      "usage: tollgate import litellm FILE [--output FILE] [--json]\n"
+                      "       tollgate import prices FILE [--models NAME,…] [--output FILE] "
+                      "[--json]\n");
         return 2;
     }
-    ok = config_import_litellm(arguments.path, &import) == OK;
+    ok =
+        (arguments.prices ? config_import_prices(arguments.path, span_of(arguments.models), &import)
+                          : config_import_litellm(arguments.path, &import)) == OK;
     if (!ok || write_yaml(arguments.output, &import)) {
         if (arguments.json)
             print_json(ok, &import);
         else
-            print_text(ok, arguments.path, &import);
+            print_text(ok, &arguments, &import);
         if (ok)
             status = import.left_out_count == 0 ? 0 : 1;
     }

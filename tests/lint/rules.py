@@ -25,7 +25,7 @@ LIBRARIES = {
     "event2/": ("gateway/names.c", "tests/", "bench/"),
     "event.h": (),
     "jansson.h": ("gateway/admin.c", "gateway/usage_api.c", "gateway/cmd_", "gateway/quote.c",
-                  "config/import_prices.c", "tests/"),
+                  "tests/"),
     "yaml.h": ("config/reader.c",),
     "zlib.h": ("gateway/unzip.c", "tests/", "bench/"),
     "hiredis/": (),
@@ -52,6 +52,15 @@ C_LIBRARY = {"assert.h", "ctype.h", "errno.h", "float.h", "inttypes.h", "limits.
              "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "strings.h", "pthread.h",
              "sys/uio.h"}  # struct iovec is a pair, no I/O
+# What carries amounts: no float in it, neither as a type, nor as a number, nor through a library.
+MONEY = re.compile(r"meter/|config/base/money\.|config/prices\.|config/import_(prices|list|plan)\.|"
+                   r"gateway/cmd_(usage|invoice|adjust|rerate|audit|why|books|ledger)|gateway/quote|"
+                   r"gateway/(usage_api|focus|report|invoice)")
+FLOAT = re.compile(r"\b(float|double|_Float\w*|strto(?:d|f|ld)|atof|json_real\w*|json_number_value|"
+                   r"sqlite3_(?:column|bind|result|value)_double|fabsl?|l*lroundl?|roundl?|floorl?|"
+                   r"ceill?|powl?)\b|(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|"
+                   r"(?<![\w.])\d+[eE][+-]?\d+")
+FLOAT_FORMAT = re.compile(r"(?<!%)%[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?L?[aefgAEFG]")
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|alloca|strtok)\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 COLUMNS = 100
@@ -69,6 +78,17 @@ def without_comments_and_texts(source):
     """The same lines with comments, strings and characters blanked out."""
     token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
     return token.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
+
+
+def texts_alone(source):
+    """The same lines with all but what stands between double quotes blanked out."""
+    token = re.compile(r'(/\*.*?\*/|//[^\n]*|\'(?:\\.|[^\'\\\n])*\')|("(?:\\.|[^"\\\n])*")', re.DOTALL)
+    out, at = [], 0
+    blank = lambda text: re.sub(r"[^\n]", " ", text)
+    for match in token.finditer(source):
+        out += [blank(source[at:match.start()]), match.group(2) or blank(match.group())]
+        at = match.end()
+    return "".join(out) + blank(source[at:])
 
 
 def check_head(path, lines):
@@ -146,6 +166,12 @@ def check_file(root, path):
         call = BANNED.search(line)
         if call:
             yield number, "banned", f"{call.group(1)}() is not called here"
+        if MONEY.match(path) and not INCLUDE.match(line) and FLOAT.search(line):
+            yield number, "money", f"no float on a money path: {FLOAT.search(line).group()}"
+    if MONEY.match(path):
+        for number, line in enumerate(texts_alone(source).split("\n"), 1):
+            if FLOAT_FORMAT.search(line):
+                yield number, "money", f"no float on a money path: {FLOAT_FORMAT.search(line).group()}"
 
 
 def c_files(root):
@@ -171,7 +197,7 @@ def marked(root):
     return marks
 
 
-RULES = ["spdx", "head", "arrow", "door", "library", "pure", "banned", "columns"]
+RULES = ["spdx", "head", "arrow", "door", "library", "pure", "banned", "columns", "money"]
 
 
 def main():
