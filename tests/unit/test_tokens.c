@@ -4,7 +4,8 @@
  * Promises:  1. Before anything was learned the start value holds.
  *            2. What replies report moves the estimate there, large replies more than small ones.
  *            3. What cannot be teaches nothing.
- *            4. No size overflows; any thread may teach. */
+ *            4. No size overflows; any thread may teach.
+ *            5. Means fade: what comes again and again is what they say. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,6 +112,48 @@ static void any_thread_may_teach(void **state)
     assert_true(tokens >= 99000 && tokens <= 101000);
 }
 
+static void a_mean_is_what_comes_again_and_again(void **state)
+{
+    (void)state;
+    struct tokens_mean mean = {0};
+
+    assert_int_equal(tokens_mean(&mean), -1);
+    tokens_note(&mean, 0);
+    tokens_note(&mean, -7);
+    assert_int_equal(tokens_mean(&mean), -1);
+    tokens_note(&mean, 320); /* the first is all that is known */
+    assert_int_equal(tokens_mean(&mean), 320);
+    tokens_note(&mean, 640);
+    assert_int_equal(tokens_mean(&mean), 330); /* a thirty-second of the way */
+    for (int i = 0; i < 1000; i++)
+        tokens_note(&mean, 1);
+    assert_int_equal(tokens_mean(&mean), 1);
+    for (int i = 0; i < 2000; i++)
+        tokens_note(&mean, INT64_MAX);
+    assert_true(tokens_mean(&mean) > INT64_MAX / 4096);
+}
+
+static void an_error_is_told_in_thousandths(void **state)
+{
+    (void)state;
+    struct tokens_error error = {0};
+
+    assert_int_equal(tokens_error(&error), -1);
+    tokens_note_error(&error, 0, 10);
+    tokens_note_error(&error, 10, 0);
+    assert_int_equal(tokens_error(&error), -1);
+    tokens_note_error(&error, 110, 100);
+    assert_int_equal(tokens_error(&error), 100);
+    for (int i = 0; i < 1000; i++)
+        tokens_note_error(&error, 50, 100); /* too few is as wrong as too many */
+    assert_in_range(tokens_error(&error), 495, 500);
+    for (int i = 0; i < 1000; i++)
+        tokens_note_error(&error, 200, 200);
+    assert_int_equal(tokens_error(&error), 0);
+    tokens_note_error(&error, INT64_MAX, 1); /* a hundredfold at most */
+    assert_in_range(tokens_error(&error), 3124, 3126);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +163,8 @@ int main(void)
         cmocka_unit_test(what_cannot_be_teaches_nothing),
         cmocka_unit_test(no_size_overflows),
         cmocka_unit_test(any_thread_may_teach),
+        cmocka_unit_test(a_mean_is_what_comes_again_and_again),
+        cmocka_unit_test(an_error_is_told_in_thousandths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
