@@ -64,7 +64,26 @@ static void public_path(const char *path, char out[PATH_BYTES])
     (void)snprintf(out, PATH_BYTES, "%.*s.pub", (int)size, path);
 }
 
-/* Writes aside, syncs, renames: a file is whole or not there. A file that is there stays. */
+/* The name of a file is on disk only when its directory is. */
+static bool sync_directory_of(const char *path)
+{
+    char directory[PATH_BYTES];
+    char *slash;
+    bool good;
+    int fd;
+
+    (void)snprintf(directory, sizeof(directory), "%s", path);
+    slash = strrchr(directory, '/');
+    if (slash)
+        slash[1] = '\0';
+    fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    good = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+/* Writes aside, syncs, links: a file is whole or not there. A file that is there stays. */
 static bool write_file(const char *path, mode_t mode, EVP_PKEY *key, bool private)
 {
     char aside[PATH_BYTES + 32];
@@ -88,7 +107,7 @@ static bool write_file(const char *path, mode_t mode, EVP_PKEY *key, bool privat
     /* link() and not rename(): of two processes that make a key, the first one's stays. */
     good = good && (link(aside, path) == 0 || errno == EEXIST);
     (void)unlink(aside);
-    return good;
+    return good && sync_directory_of(path);
 }
 
 static enum err make_files(const char *path, char *problem, size_t problem_size)
@@ -141,8 +160,7 @@ static enum err read_private(const char *path, EVP_PKEY **out_key, char *problem
     return err;
 }
 
-static enum err open_key(const char *path, struct sign_key *key, char *problem,
-                         size_t problem_size)
+static enum err open_key(const char *path, struct sign_key *key, char *problem, size_t problem_size)
 {
     char beside[PATH_BYTES];
     const enum err err = read_private(path, &key->key, problem, problem_size);
@@ -155,7 +173,8 @@ static enum err open_key(const char *path, struct sign_key *key, char *problem,
         return ERR_NO_MEMORY;
     }
     public_path(path, beside);
-    if (access(beside, F_OK) != 0) /* for who checks; it may be refused where the key is read only */
+    if (access(beside, F_OK) !=
+        0) /* for who checks; it may be refused where the key is read only */
         (void)write_file(beside, 0644, key->key, false);
     return OK;
 }
@@ -227,7 +246,8 @@ enum err verify_key_open(const char *path, struct verify_key **out_key, char *pr
     if (key == NULL)
         return ERR_NO_MEMORY;
     if (!is_ed25519(key->key) || !name_key(key->key, key->id)) {
-        (void)snprintf(problem, problem_size, "public key %s: expected an Ed25519 key in PEM", path);
+        (void)snprintf(problem, problem_size, "public key %s: expected an Ed25519 key in PEM",
+                       path);
         verify_key_close(key);
         return ERR_BAD_VALUE;
     }
