@@ -14,7 +14,7 @@ struct cmd_books {
     const char *config_path;  /* --config; NULL: embedded */
     const char *journal_path; /* --journal: no configuration is read then */
     const char *ledger_path;  /* --ledger */
-    struct config *config;    /* cmd_books_open() */
+    struct config *config;    /* cmd_books_open(); with --journal: &bare, which has paths alone */
     struct books *books;
     struct config bare;       /* what stands for a configuration with --journal */
 };

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meter/ledger.h: the journal as tables to ask                                    (sqlite3)
+ *
+ * For:       rows by tenant, time and id; sums by quarter of an hour and group.
+ * Called by: books.c, keeper.c.
+ * Knows not: prices, invoices, who asks.
+ *
+ * One SQLite file in WAL mode: many processes read it while one feeds it. Feeders exclude one
+ * another by a lock on <path>.lock. What was taken in of each file of the journal stands in the
+ * same transaction as its rows and sums, and a row that is there already is not counted again.
+ *
+ * Rows are kept whole, so that they can be asked for when retention has deleted their file. */
+#ifndef METER_LEDGER_H
+#define METER_LEDGER_H
+
+#include "meter/books.h"
+
+struct ledger;
+
+/* Opens or makes the file (0600); one that may only be read is read. One thread at a time.
+ * problem: in words. Errors: ERR_BAD_VALUE (not a ledger, or one of a newer version), ERR_INTERNAL,
+ * ERR_NO_MEMORY. */
+MUST_CHECK enum err ledger_open(const char *path, struct ledger **out_ledger, char *problem,
+                                size_t problem_size);
+void ledger_close(struct ledger *ledger); /* NULL is fine */
+
+/* What is asked from now on fails once this moment (clock_now_ns()) has passed; 0: never. */
+void ledger_limit(struct ledger *ledger, uint64_t deadline_ns);
+
+/* All that is asked fails from now on. Any thread. */
+void ledger_interrupt(struct ledger *ledger);
+
+/* As books_feed(), books_behind(), books_rebuild(). */
+MUST_CHECK enum err ledger_feed(struct ledger *ledger, int directory_fd, int64_t most_rows,
+                                int64_t *out_rows, char *problem, size_t problem_size);
+int64_t ledger_behind(const struct ledger *ledger);
+MUST_CHECK enum err ledger_rebuild(struct ledger *ledger, int directory_fd, int64_t *out_rows,
+                                   char *problem, size_t problem_size);
+
+/* How much of a file of the journal is in; bytes 0: nothing. closed: its head, too. */
+MUST_CHECK enum err ledger_file(struct ledger *ledger, const char *name, int64_t *out_bytes,
+                                bool *out_closed, char *problem, size_t problem_size);
+
+/* As books_usage(), books_waste(), books_rows(). */
+MUST_CHECK enum err ledger_usage(struct ledger *ledger, const struct books_ask *ask,
+                                 bool (*visit)(void *owner, const struct books_line *line),
+                                 void *owner, char *problem, size_t problem_size);
+MUST_CHECK enum err ledger_waste(struct ledger *ledger, const struct period *period,
+                                 bool (*visit)(void *owner, const struct books_line *line),
+                                 void *owner, char *problem, size_t problem_size);
+MUST_CHECK enum err ledger_rows(struct ledger *ledger, struct span tenant,
+                                const struct period *period, struct span id,
+                                bool (*visit)(void *owner, const struct record *record,
+                                              struct span line),
+                                void *owner, char *problem, size_t problem_size);
+
+#endif
