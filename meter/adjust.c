@@ -305,7 +305,7 @@ static void tell_anchor(struct correction *correction, const struct sheet *sheet
 
     if (correction->config->anchor_file.size == 0)
         return;
-    (void)snprintf(line.file, sizeof(line.file), "%s", name);
+    (void)snprintf(line.file, sizeof(line.file), "%.*s", (int)sizeof(line.file) - 1, name);
     memcpy(line.sha256, sheet->hash, sizeof(line.sha256));
     (void)snprintf(path, sizeof(path), "%.*s", (int)correction->config->anchor_file.size,
                    correction->config->anchor_file.data);
