@@ -156,13 +156,15 @@ static int64_t date_in_year(const struct zone_rule_date *date, int64_t year)
 }
 
 /* Changes of a few years in the order in which they are meant: summer begins, summer ends. */
-#define YEARS_ABOUT 4
+#define YEARS_BEFORE 2
+#define YEARS_ABOUT 5
 struct about {
     int64_t at_s[2 * YEARS_ABOUT];
 };
 
 /* The changes around a moment of the first 400 years from 1970 on: those of the year before its
- * own, of its own and of two behind it, since a change may lie a week outside of its year. */
+ * own, of its own and of the next, and, since a change may lie a week outside of its year, one more
+ * on both sides. */
 static struct about changes_about(const struct zone_rule *rule, int64_t at_s)
 {
     struct about about;
@@ -170,8 +172,10 @@ static struct about changes_about(const struct zone_rule *rule, int64_t at_s)
 
     civil_date(civil_floor(at_s, CIVIL_DAY_S), &year, &month, &day);
     for (int i = 0; i < YEARS_ABOUT; i++) {
-        about.at_s[2 * i] = date_in_year(&rule->summer_begins, year - 1 + i) - rule->standard_s;
-        about.at_s[2 * i + 1] = date_in_year(&rule->summer_ends, year - 1 + i) - rule->summer_s;
+        about.at_s[2 * i] =
+            date_in_year(&rule->summer_begins, year - YEARS_BEFORE + i) - rule->standard_s;
+        about.at_s[2 * i + 1] =
+            date_in_year(&rule->summer_ends, year - YEARS_BEFORE + i) - rule->summer_s;
     }
     return about;
 }
