@@ -10,6 +10,7 @@
 #   make fuzz-planted  shows that every fuzz target finds a fault planted in it
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
 #   make test-real [REAL="vllm llamacpp"]   the gateway before real model servers, installed into build/real; not part of make test
+#   make crash       kill -9 CRASHES times (1000) under load, then every token against the journal; SEED=N; make test has 50
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
 # Variables: CC=gcc or clang, LTO= (none; with gcc the plain build has it), V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
@@ -22,6 +23,8 @@ PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr/local
 FUZZ_RUNS    ?= 10000000
 FUZZ_SECONDS ?= 1200
+CRASHES      ?= 1000
+SEED         ?= 1
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -154,7 +157,7 @@ clean:
 
 # ---- Suites; each prints its own "N passed, N failed" ----
 
-.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize soak lint bench bare cover
+.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize crash soak lint bench bare cover
 suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
 suites_fake         := $(PYTHON) tests/fake/test_fake.py build/fake
 suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
@@ -162,6 +165,8 @@ suites_selftest     := $(PYTHON) tests/cases/selftest.py
 suites_cases        := $(PYTHON) tests/cases/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_sdk          := $(PYTHON) tests/sdk/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_fuzz_regress := tests/run_fuzz_regress $(call fuzz_programs,$(FUZZ))
+suites_crash        := $(PYTHON) tests/crash/crash.py --tollgate $(ASAN)/bin/tollgate --fake build/fake \
+                       --crashes 50
 suites_lint         := CC='$(CC)' CLANG='$(CLANG)' tests/lint/run
 
 unit: $(call unit_programs,$(ASAN))
@@ -187,6 +192,7 @@ test: deps all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call 
 	@tests/run "unit: $(suites_unit)" "simulated server: $(suites_fake)" \
 	    "integration: $(suites_integration)" "case runner: $(suites_selftest)" \
 	    "cases: $(suites_cases)" "sdk: $(suites_sdk)" \
+	    "crashes: $(suites_crash)" \
 	    "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
 
 # ThreadSanitizer is not for one worker: the tests read WORKERS.
@@ -204,6 +210,9 @@ fuzz-planted:
 # Lines of each parser that its corpus reaches.
 cover: $(call fuzz_programs,$(COVER))
 	@tests/run_cover $^
+
+crash: build/tollgate build/fake
+	@$(PYTHON) tests/crash/crash.py --tollgate build/tollgate --fake build/fake --crashes $(CRASHES) --seed $(SEED)
 
 soak: all $(PROGRAMS:%=$(ASAN)/bin/%) $(PROGRAMS:%=$(TSAN)/bin/%)
 	@CC='$(CC)' PYTHON='$(PYTHON)' tests/soak/run $(SOAK)
