@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd_audit.c: tollgate audit.
+ *
+ * For:       operators and auditors: is the journal what was written, are its amounts right, and does
+ *            the ledger say the same? Exit 0: yes, 1: no, 2: used wrongly.
+ * Called by: main.c.
+ * Knows not: what is checked, and how (meter/audit.c). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/log.h"
+#include "gateway/cmd.h"
+#include "gateway/cmd_audit_live.h"
+#include "gateway/cmd_books.h"
+
+#define TOKEN_ENV "TOLLGATE_ADMIN_TOKEN"
+#define SAYS_BYTES 4096
+
+struct arguments {
+    struct cmd_books books;
+    struct audit_options options;
+    struct cmd_audit_live live;
+    bool json;
+};
+
+static int usage(void)
+{
+    (void)fprintf(
+        stderr,
+        "usage: tollgate audit [--config FILE | --journal DIR [--ledger FILE]]\n"
+        "                      [--public-key FILE] [--anchors FILE] [--no-ledger] [--json]\n"
+        "                      [--live ADMIN_URL [--token-env NAME]]\n"
+        "With --live and neither --config nor --journal only the running gateway is "
+        "asked.\n");
+    return 2;
+}
+
+static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
+{
+    const struct {
+        const char *name;
+        const char **place;
+    } options[] = {
+        {"--public-key", &arguments->options.public_key},
+        {"--anchors", &arguments->options.anchors},
+        {"--live", &arguments->live.url},
+        {"--token-env", &arguments->live.token_env},
+    };
+
+    if (cmd_books_takes(&arguments->books, argc, argv, i))
+        return true;
+    if (strcmp(argv[*i], "--json") == 0) {
+        arguments->json = true;
+        return true;
+    }
+    if (strcmp(argv[*i], "--no-ledger") == 0) {
+        arguments->options.against_ledger = false;
+        return true;
+    }
+    for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++) {
+        if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
+            *options[k].place = argv[++*i];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- findings ---- */
+
+static const char *name_of(enum audit_finding_kind kind)
+{
+    static const char *const names[] = {
+        [AUDIT_DAMAGED] = "damaged", [AUDIT_CHAIN] = "chain",   [AUDIT_HEAD] = "head",
+        [AUDIT_MISSING] = "missing", [AUDIT_ANCHOR] = "anchor", [AUDIT_PRICE] = "price",
+        [AUDIT_TWICE] = "twice",     [AUDIT_LEDGER] = "ledger", [AUDIT_NOTE] = "note",
+    };
+
+    return names[kind];
+}
+
+/* What is printed of findings as they come. */
+struct printer {
+    bool json, any;
+};
+
+/* Control characters of a damaged line do not reach the terminal. */
+static void print_escaped(const char *text)
+{
+    char escaped[SAYS_BYTES];
+    const size_t size = log_escape(span_of(text), escaped, sizeof(escaped));
+
+    (void)printf("%.*s", (int)size, escaped);
+}
+
+static void print_text(const struct audit_finding *finding)
+{
+    (void)printf("%s: ", name_of(finding->kind));
+    if (finding->file != NULL) {
+        print_escaped(finding->file);
+        if (finding->seq > 0)
+            (void)printf(" seq %" PRIu64, finding->seq);
+        if (finding->offset >= 0)
+            (void)printf(" byte %" PRId64, finding->offset);
+        (void)printf(": ");
+    }
+    print_escaped(finding->says);
+    (void)printf("\n");
+}
+
+static void print_finding(void *owner, const struct audit_finding *finding)
+{
+    struct printer *printer = owner;
+
+    if (!printer->json) {
+        print_text(finding);
+        return;
+    }
+    (void)printf("%s{\"kind\":\"%s\"", printer->any ? "," : "", name_of(finding->kind));
+    printer->any = true;
+    if (finding->file != NULL) {
+        (void)printf(",\"file\":\"");
+        print_escaped(finding->file);
+        (void)printf("\"");
+    }
+    if (finding->seq > 0)
+        (void)printf(",\"seq\":%" PRIu64, finding->seq);
+    if (finding->offset >= 0)
+        (void)printf(",\"offset\":%" PRId64, finding->offset);
+    (void)printf(",\"says\":\"");
+    print_escaped(finding->says);
+    (void)printf("\"}");
+}
+
+static void print_sums(const struct audit_sums *sums, bool json)
+{
+    char usd[MONEY_TEXT_BYTES], pusd[MONEY_TEXT_BYTES];
+
+    (void)money_print_usd(sums->charged_pusd, usd);
+    (void)money_print_pusd(sums->charged_pusd, pusd);
+    if (json) {
+        (void)printf("\"sums\":{\"files\":%" PRIu64 ",\"lines\":%" PRIu64 ",\"calls\":%" PRIu64
+                     ",\"adjusts\":%" PRIu64 ",\"heads\":%" PRIu64 ",\"anchors\":%" PRIu64
+                     ",\"findings\":%" PRIu64 ",\"rows_after_last_anchor\":%" PRIu64
+                     ",\"charged_pusd\":\"%s\",\"charged_usd\":\"%s\"}",
+                     sums->files, sums->lines, sums->calls, sums->adjusts, sums->heads,
+                     sums->anchors, sums->findings, sums->rows_after_last_anchor, pusd, usd);
+        return;
+    }
+    (void)printf("%" PRIu64 " files, %" PRIu64 " lines, %" PRIu64 " calls, %" PRIu64
+                 " adjusts, %" PRIu64 " signed heads, %" PRIu64 " anchors\n",
+                 sums->files, sums->lines, sums->calls, sums->adjusts, sums->heads, sums->anchors);
+    (void)printf("charged: %s USD\n", usd);
+    (void)printf("rows after the last anchor: %" PRIu64 "\n", sums->rows_after_last_anchor);
+    if (sums->findings == 0)
+        (void)printf("good: nothing was found\n");
+    else
+        (void)printf("NOT GOOD: %" PRIu64 " findings\n", sums->findings);
+}
+
+/* ---- running ---- */
+
+/* Without a ledger the journal's directory is only read, and no configuration is needed. */
+static int open_journal(struct arguments *arguments)
+{
+    struct cmd_books *common = &arguments->books;
+    struct config_problems problems = {NULL, 0, 0};
+    enum err err;
+
+    if (common->journal_path != NULL && common->ledger_path == NULL)
+        arguments->options.against_ledger = false;
+    if (arguments->options.against_ledger)
+        return cmd_books_open(common, false);
+    if (common->journal_path != NULL) {
+        common->bare.journal = span_of(common->journal_path);
+        common->config = &common->bare;
+        return 0;
+    }
+    err = config_load(common->config_path, &common->config, &problems);
+    if (problems.text != NULL)
+        (void)fputs(problems.text, stderr);
+    config_problems_free(&problems);
+    if (err != OK)
+        return 1;
+    if (common->config->journal.size > 0)
+        return 0;
+    (void)fprintf(stderr, "tollgate: no journal is configured (meter.journal)\n");
+    return 1;
+}
+
+static int audit_journal(struct arguments *arguments)
+{
+    struct printer printer = {.json = arguments->json};
+    struct audit_sums sums = {.findings = 0};
+    char problem[1024] = "";
+    int status = open_journal(arguments);
+    enum err err = OK;
+
+    if (status == 0) {
+        if (arguments->json)
+            (void)printf("\"findings\":[");
+        err = books_audit(arguments->books.books, arguments->books.config, &arguments->options,
+                          print_finding, &printer, &sums, problem, sizeof(problem));
+        if (arguments->json)
+            (void)printf("],");
+        if (err == OK) {
+            print_sums(&sums, arguments->json);
+        } else {
+            (void)fprintf(stderr, "tollgate: %s\n", problem);
+            if (arguments->json)
+                (void)printf("\"sums\":null");
+        }
+        status = err == OK && sums.findings == 0 ? 0 : 1;
+    } else if (arguments->json) {
+        (void)printf("\"findings\":null");
+    }
+    cmd_books_close(&arguments->books);
+    return status;
+}
+
+int cmd_audit(int argc, char **argv)
+{
+    struct arguments arguments = {.options = {.against_ledger = true},
+                                  .live = {.token_env = TOKEN_ENV}};
+    int status = 0;
+    bool journal;
+
+    for (int i = 1; i < argc; i++) {
+        if (!take_argument(&arguments, argc, argv, &i))
+            return usage();
+    }
+    if (arguments.books.config_path != NULL && arguments.books.journal_path != NULL)
+        return usage();
+    journal = arguments.live.url == NULL || arguments.books.config_path != NULL ||
+              arguments.books.journal_path != NULL;
+    if (arguments.json)
+        (void)printf("{");
+    if (journal)
+        status = audit_journal(&arguments);
+    if (arguments.json && journal)
+        (void)printf(",");
+    if (arguments.live.url != NULL) {
+        const int drift = cmd_audit_live(&arguments.live, arguments.json);
+        status = drift > status ? drift : status;
+        if (arguments.json)
+            (void)printf(",");
+    }
+    if (arguments.json)
+        (void)printf("\"ok\":%s}\n", status == 0 ? "true" : "false");
+    return status;
+}
