@@ -52,6 +52,7 @@ struct row_adjust {
     int64_t at_us;       /* when it was made */
     struct span by, why; /* who, and the reason in words */
 };
+/* out: 1,024 bytes, and six for each byte of its texts. */
 size_t row_render_adjust(const struct row_author *author, const struct row_link *link,
                          const struct row_adjust *adjust, char *out);
 
