@@ -119,7 +119,7 @@ static inline void paper_begin(struct paper *paper, const struct row_before *bef
     paper_open(paper, before, count);
 }
 
-/* A call of one exchange at a cost. */
+/* A call of one exchange at a cost; 0: not billable. */
 static inline void paper_call_of(struct paper *paper, uint64_t exchange, int64_t cost_pusd)
 {
     char line[ROW_BYTES_MAX];
@@ -131,12 +131,13 @@ static inline void paper_call_of(struct paper *paper, uint64_t exchange, int64_t
         "\",\"tenant\":\"acme\",\"key\":\"web\",\"stream\":false,\"model\":\"small\",\"attempts\":"
         "1,"
         "\"input\":10,\"output\":5,\"source\":\"reported\",\"outcome\":\"ok\",\"status\":200,"
-        "\"billable\":true,\"prices\":{\"from\":0,\"input\":\"1000\",\"cached_input\":\"1000\","
+        "\"billable\":%s,\"prices\":{\"from\":0,\"input\":\"1000\",\"cached_input\":\"1000\","
         "\"cache_write\":\"1000\",\"output\":\"2000\",\"reasoning\":\"2000\"},\"cost_pusd\":"
         "\"%" PRId64 "\",\"admitted_us\":%" PRId64 ",\"ended_us\":%" PRId64
         ",\"bytes_in\":1,\"bytes_out\":1,\"prev\":\"%s\"}\n",
-        paper->gateway, paper->epoch, link.seq, exchange, exchange, cost_pusd,
-        PAPER_NOON_US + (int64_t)exchange, PAPER_NOON_US + (int64_t)exchange + 1, paper->hash);
+        paper->gateway, paper->epoch, link.seq, exchange, exchange,
+        cost_pusd == 0 ? "false" : "true", cost_pusd, PAPER_NOON_US + (int64_t)exchange,
+        PAPER_NOON_US + (int64_t)exchange + 1, paper->hash);
 
     paper_line(paper, line, (size_t)bytes);
 }
