@@ -1,6 +1,7 @@
 # Tollgate: one Makefile, not recursive; everything it makes lies in build/.
 #
-#   make             build/tollgate (the gateway), build/fake (a simulated model server), build/load, build/soak
+#   make             build/tollgate (the gateway), build/fake (a simulated model server), build/load, build/soak,
+#                    build/journal-bench
 #   make deps        installs the Debian packages that are missing; deps-bench: the peers of the bench
 #   make run         deps, build, two simulated model servers and the gateway; DETACH=1 returns when ready;
 #                    SMALL=URL LARGE=URL stand it before real servers; make stop ends it
@@ -48,7 +49,8 @@ fake_sources     := $(wildcard tests/fake/*.c)
 load_sources     := $(wildcard bench/load.c bench/load_*.c)
 soak_sources     := $(wildcard tests/soak/*.c) \
                     $(filter-out bench/load_run.c,$(wildcard bench/load_*.c))
-PROGRAMS         := $(foreach program,tollgate fake load soak,$(if $($(program)_sources),$(program)))
+journal-bench_sources := $(wildcard bench/journal.c)
+PROGRAMS         := $(foreach program,tollgate fake load soak journal-bench,$(if $($(program)_sources),$(program)))
 
 # ---- Flavours: how a folder of objects is compiled and linked ----
 

@@ -4,8 +4,8 @@
  * For:       ended slots in, rows on disk out; when to write, to sync, to begin a file, to
  *            look for dead processes; who is rung and which slots are free then.
  * Called by: meter.c.
- * Knows not: what a line says (row.c), how lines follow each other (scribe.c), the exchange behind a
- *            slot.
+ * Knows not: what a line says (row.c), how lines follow each other (scribe.c), the exchange behind
+ *            a slot.
  *
  * Where nobody waits for rows, workers do not wake the writer; it looks every 10 ms, every 1 ms
  * while much is ending. */

@@ -7,10 +7,10 @@
  * Knows not: the exchange behind a slot, the ledger.
  *
  * A slot that was posted is not freed before its row is on disk. Disk blocks for what is under way
- * are reserved ahead (a row for each slot of the table, and the head): when the disk is full nothing
- * new is admitted, and what is under way still fits. It begins again by itself when there is room. An
- * I/O error, or a failed sync, is the end (reliability: what a disk says after one cannot be trusted):
- * journal_failed(). */
+ * are reserved ahead (a row for each slot of the table, and the head): when the disk is full
+ * nothing new is admitted, and what is under way still fits. It begins again by itself when there
+ * is room. An I/O error, or a failed sync, is the end (reliability: what a disk says after one
+ * cannot be trusted): journal_failed(). */
 #ifndef METER_JOURNAL_H
 #define METER_JOURNAL_H
 
@@ -20,7 +20,7 @@
 struct journal;
 
 struct journal_options {
-    bool durable;               /* sync each group of rows, and ring who waits */
+    bool durable; /* sync each group of rows, and ring who waits */
     _Atomic int64_t segment_bytes, segment_age_ms;
 };
 
@@ -31,10 +31,10 @@ struct journal_news {
 };
 
 struct journal_place {
-    struct store *store;       /* NULL: rows are counted and written nowhere */
+    struct store *store; /* NULL: rows are counted and written nowhere */
     struct inflight *table;
-    struct sign_key *key;      /* NULL: only without a store */
-    struct history *history;   /* taken over */
+    struct sign_key *key;    /* NULL: only without a store */
+    struct history *history; /* taken over */
     const struct journal_options *options;
     _Atomic(struct meter_wait *) *waits; /* one for each slot, set before the slot is posted; the
                                           * writer takes it out and rings it. NULL: nobody waits */
@@ -64,7 +64,8 @@ bool journal_failing(const struct journal *journal); /* the last write failed */
 bool journal_full(const struct journal *journal);    /* no new work */
 bool journal_failed(const struct journal *journal);  /* the process must end */
 
-/* The newest line on disk, for anchors; false: it was told already. Any thread but one at a time. */
+/* The newest line on disk, for anchors; false: it was told already. Any thread but one at a time.
+ */
 bool journal_news(struct journal *journal, struct journal_news *out_news);
 
 #endif

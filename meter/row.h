@@ -37,16 +37,18 @@ struct row_link {
 };
 
 /* Writes the row of an ended slot and its newline; returns their bytes. out: ROW_BYTES_MAX.
- * price: the slot's, NULL: none. recovered: "g1-3" when the slot is a dead process's; else empty. */
+ * price: the slot's, NULL: none. recovered: "g1-3" when the slot is a dead process's; else empty.
+ */
 size_t row_render(const struct row_author *author, const struct row_link *link,
                   const struct slot *slot, const struct price *price, struct span recovered,
                   char *out);
 
 /* An adjust: a correction that names the row it corrects (or none), never an edit. */
 struct row_adjust {
-    struct span adjusts; /* "g1/7/123", or empty: a credit or fee of its own */
+    struct span adjusts;            /* "g1/7/123", or empty: a credit or fee of its own */
     struct span tenant, key, model; /* key and model may be empty */
-    struct usage usage;  /* what it adds, -1: says nothing of tokens; may take away: any sign but -1 */
+    struct usage
+        usage; /* what it adds, -1: says nothing of tokens; may take away: any sign but -1 */
     int64_t cost_pusd;   /* what it adds; mostly negative */
     int64_t admitted_us; /* the moment whose price, period and budget it belongs to */
     int64_t at_us;       /* when it was made */
@@ -84,8 +86,8 @@ MUST_CHECK enum err row_render_head(const struct row_author *author, const struc
                                     char *out, size_t *out_bytes);
 
 /* {"gateway":"g1","epoch":7,"seq":123,"file":"g1-7-1.jsonl","sha256":"…","at_us":…,"key":"…",
- * "signature":"…"} and a newline: an anchor, which says that this line was the newest. The signature
- * is of all bytes before ,"signature". */
+ * "signature":"…"} and a newline: an anchor, which says that this line was the newest. The
+ * signature is of all bytes before ,"signature". */
 MUST_CHECK enum err row_render_anchor(struct span gateway, uint64_t epoch,
                                       const struct row_before *line, int64_t at_us,
                                       struct sign_key *key, char *out, size_t *out_bytes);
