@@ -94,7 +94,41 @@ bool meter_ready(const struct meter *meter)
 void meter_view(const struct meter *meter, struct meter_view *out_view)
 {
     (void)meter;
-    *out_view = (struct meter_view){.slots = 16, .open = 5, .ended_waiting = 2};
+    *out_view = (struct meter_view){.slots = 16,
+                                    .open = 5,
+                                    .ended_waiting = 2,
+                                    .full = true,
+                                    .recovered = 3,
+                                    .synced = 70,
+                                    .anchor_age_ms = 1200,
+                                    .ledger_behind_rows = -1};
+}
+
+void meter_replica_view(const struct config_replica *replica, const struct config *of,
+                        uint64_t now_ns, struct meter_replica_view *out_view)
+{
+    const bool read = span_equal(replica->name, SPAN("s2"));
+
+    (void)now_ns;
+    assert_ptr_equal(of, config);
+    *out_view = (struct meter_replica_view){.prompt_tokens = 900,
+                                            .generation_tokens = 80,
+                                            .engine_prompt_tokens = read ? 890 : -1,
+                                            .engine_generation_tokens = read ? 81 : -1,
+                                            .drift_prompt_tokens = read ? -10 : 0,
+                                            .drift_generation_tokens = read,
+                                            .drift_age_ms = read ? 250 : -1,
+                                            .engine_restarts = read,
+                                            .tokens_per_hour = read ? 3600 : -1,
+                                            .unit_cost_pusd = read ? 555000 : -1};
+}
+
+void meter_estimate_error(const struct estimate_state *estimate, int64_t *out_prompt_permille,
+                          int64_t *out_answer_permille)
+{
+    (void)estimate;
+    *out_prompt_permille = 31;
+    *out_answer_permille = -1;
 }
 
 enum err server_reload(struct server *of, struct config_problems *out_problems)
@@ -257,6 +291,19 @@ static void admin_prints_metrics_as_prometheus_reads_them(void **state)
         "tollgate_replica_engine_prefix_hits_total{model_id=\"org/small\",replica=\"s2\"} 256\n",
         "tollgate_model_waiting{model_id=\"org/small\"} 3\n",
         "tollgate_inflight_open 5\n",
+        "tollgate_journal_full 1\n",
+        "tollgate_journal_recovered_rows 3\n",
+        "tollgate_journal_synced_rows 70\n",
+        "tollgate_anchor_age_ms 1200\n",
+        "tollgate_replica_prompt_tokens_total{model_id=\"org/small\",replica=\"s1\"} 900\n",
+        "# TYPE tollgate_replica_unit_cost_pusd gauge\n"
+        "tollgate_replica_unit_cost_pusd{model_id=\"org/small\",replica=\"s2\"} 555000\n",
+        "# TYPE tollgate_replica_drift_tokens gauge\n"
+        "tollgate_replica_drift_tokens{model_id=\"org/small\",replica=\"s2\",kind=\"prompt\"} "
+        "-10\n"
+        "tollgate_replica_drift_tokens{model_id=\"org/small\",replica=\"s2\","
+        "kind=\"generation\"} 1\n",
+        "tollgate_estimate_error_permille{model_id=\"org/small\",of=\"prompt\"} 31\n",
         "tollgate_workers 2\n",
         "# TYPE process_open_fds gauge\n",
     };
@@ -267,6 +314,8 @@ static void admin_prints_metrics_as_prometheus_reads_them(void **state)
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (strstr(text, lines[i]) == NULL)
             fail_msg("missing: %s", lines[i]);
+    assert_null(strstr(text, "of=\"answer\"")); /* nothing was learned of it yet */
+    assert_null(strstr(text, "ledger_behind")); /* no ledger is kept */
 }
 
 /* ---- promise 4 ---- */
@@ -281,7 +330,12 @@ static void admin_shows_replicas(void **state)
                            "{\"name\":\"s1\",\"url\":\"http://127.0.0.1:8001\",\"health\":\"in\","
                            "\"drained\":false,\"slots\":4,\"busy\":1,\"work_tokens\":120,"
                            "\"attempts\":7,\"failures\":2,\"strikes\":1,\"out_for_ms\":0,"
-                           "\"engine\":null}"));
+                           "\"engine\":null,\"account\":{\"prompt_tokens\":900,"
+                           "\"generation_tokens\":80,\"engine_prompt_tokens\":null,"
+                           "\"engine_generation_tokens\":null,\"drift_prompt_tokens\":null,"));
+    assert_non_null(strstr(text, "\"drift_prompt_tokens\":-10,\"drift_generation_tokens\":1,"
+                                 "\"drift_age_ms\":250,\"engine_restarts\":1,"
+                                 "\"tokens_per_hour\":3600,\"unit_cost_pusd\":555000}"));
     assert_non_null(strstr(text, "\"running\":2,\"prefix_hits\":256}"));
     assert_null(strstr(text, "key-of-the-replica"));
 }
