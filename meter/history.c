@@ -20,6 +20,7 @@
 #include "meter/files.h"
 #include "meter/record.h"
 
+#define FILE_CLOCK_US 1000000 /* files are stamped by a clock that goes in steps */
 #define TENANT_BYTES_MAX 128u /* what row_open_bytes_max() counts on */
 
 /* ---- balances ---- */
@@ -564,7 +565,7 @@ static enum err name_others(struct reading *reading)
         const struct epoch_files epoch = epoch_before(reading, end);
         const struct journal_file *file = &reading->files[end - 1];
         if (!is_own(reading, epoch.first) &&
-            (!reading->has_open || file->modified_us >= reading->open_at_us))
+            (!reading->has_open || file->modified_us >= reading->open_at_us - FILE_CLOCK_US))
             newest[count++] = file;
         end = epoch.first;
     }
