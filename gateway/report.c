@@ -107,6 +107,16 @@ enum err report_add_line(struct report *report, const struct report_cell *cells)
     return err;
 }
 
+enum err report_add_decimal(struct report *report, size_t line, uint32_t column, money_sum decimal)
+{
+    struct report_cell *cell = &report->cells[line * report->column_count + column];
+    const enum err err = money_add(cell->decimal, decimal, &cell->decimal);
+
+    return err != OK ? err
+                     : money_add(report->totals[column].decimal, decimal,
+                                 &report->totals[column].decimal);
+}
+
 /* ---- values as text ---- */
 
 /* A known value that is no text; returns the length. */

@@ -77,6 +77,11 @@ static inline struct report_cell report_unknown(void)
  * ERR_BAD_VALUE (a sum does not fit), ERR_NO_MEMORY. */
 MUST_CHECK enum err report_add_line(struct report *report, const struct report_cell *cells);
 
+/* Adds to a decimal that is known, and to its column's sum. Errors: ERR_BAD_VALUE (does not fit).
+ */
+MUST_CHECK enum err report_add_decimal(struct report *report, size_t line, uint32_t column,
+                                       money_sum decimal);
+
 /* Columns in line, a line of sums at the end. */
 void report_print_table(const struct report *report, FILE *out);
 
