@@ -11,6 +11,7 @@
 #   make fuzz-planted  shows that every fuzz target finds a fault planted in it
 #   make fuzz        every fuzz target, FUZZ_RUNS executions or FUZZ_SECONDS seconds, whichever is more
 #   make test-real [REAL="vllm llamacpp"]   the gateway before real model servers, installed into build/real; not part of make test
+#   make mutations   a journal spoilt MUTATIONS times (10000), SEED=N: an audit must find each; make test has 400
 #   make crash       kill -9 CRASHES times (1000) under load, then every token against the journal; SEED=N; make test has 50
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
@@ -25,6 +26,7 @@ PREFIX ?= /usr/local
 FUZZ_RUNS    ?= 10000000
 FUZZ_SECONDS ?= 1200
 CRASHES      ?= 1000
+MUTATIONS    ?= 10000
 SEED         ?= 1
 
 .DELETE_ON_ERROR:
@@ -50,7 +52,8 @@ load_sources     := $(wildcard bench/load.c bench/load_*.c)
 soak_sources     := $(wildcard tests/soak/*.c) \
                     $(filter-out bench/load_run.c,$(wildcard bench/load_*.c))
 journal-bench_sources := $(wildcard bench/journal.c)
-PROGRAMS         := $(foreach program,tollgate fake load soak journal-bench,$(if $($(program)_sources),$(program)))
+mutate_sources   := $(wildcard tests/mutations/*.c)
+PROGRAMS         := $(foreach program,tollgate fake load soak journal-bench mutate,$(if $($(program)_sources),$(program)))
 
 # ---- Flavours: how a folder of objects is compiled and linked ----
 
@@ -159,7 +162,7 @@ clean:
 
 # ---- Suites; each prints its own "N passed, N failed" ----
 
-.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize crash soak lint bench bare cover
+.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize crash mutations soak lint bench bare cover
 suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
 suites_fake         := $(PYTHON) tests/fake/test_fake.py build/fake
 suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
@@ -167,6 +170,8 @@ suites_selftest     := $(PYTHON) tests/cases/selftest.py
 suites_cases        := $(PYTHON) tests/cases/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_sdk          := $(PYTHON) tests/sdk/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
 suites_fuzz_regress := tests/run_fuzz_regress $(call fuzz_programs,$(FUZZ))
+suites_mutations    := $(PYTHON) tests/mutations/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake \
+                       --mutate $(ASAN)/bin/mutate --mutations 400
 suites_crash        := $(PYTHON) tests/crash/crash.py --tollgate $(ASAN)/bin/tollgate --fake build/fake \
                        --crashes 50
 suites_lint         := CC='$(CC)' CLANG='$(CLANG)' tests/lint/run
@@ -194,7 +199,7 @@ test: deps all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call 
 	@tests/run "unit: $(suites_unit)" "simulated server: $(suites_fake)" \
 	    "integration: $(suites_integration)" "case runner: $(suites_selftest)" \
 	    "cases: $(suites_cases)" "sdk: $(suites_sdk)" \
-	    "crashes: $(suites_crash)" \
+	    "crashes: $(suites_crash)" "mutations: $(suites_mutations)" \
 	    "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
 
 # ThreadSanitizer is not for one worker: the tests read WORKERS.
@@ -212,6 +217,9 @@ fuzz-planted:
 # Lines of each parser that its corpus reaches.
 cover: $(call fuzz_programs,$(COVER))
 	@tests/run_cover $^
+
+mutations: build/tollgate build/fake build/mutate
+	@$(PYTHON) tests/mutations/run.py --mutations $(MUTATIONS) --seed $(SEED)
 
 crash: build/tollgate build/fake
 	@$(PYTHON) tests/crash/crash.py --tollgate build/tollgate --fake build/fake --crashes $(CRASHES) --seed $(SEED)
