@@ -31,8 +31,8 @@ class Ask:
     def __init__(self, request_id, protocol, rng, models):
         self.request_id = request_id
         self.protocol = protocol
-        self.endpoint = rng.choice(ENDPOINTS)
-        self.model = rng.choice(models)
+        self.model = rng.choice(list(models))
+        self.endpoint = rng.choice(models[self.model][2])
         self.stream = rng.random() < 0.7
         self.tokens = rng.randrange(1, 40) if self.stream else rng.randrange(1, 12)
         self.status = 0
@@ -43,12 +43,10 @@ class Ask:
     def path(self):
         return f"/v1/{self.endpoint}"
 
-    def body(self, rng, model):
-        """model: (name, most tokens in one event)."""
-        per_event = rng.randrange(1, model[1] + 1)
-        prompt = (f"[[fake tokens={self.tokens} per_event={per_event} "
+    def body(self, rng, most_per_event):
+        prompt = (f"[[fake tokens={self.tokens} per_event={rng.randrange(1, most_per_event + 1)} "
                   f"delay_ms={rng.randrange(2, 25)} cached={rng.choice((0, 0, 3))}]]")
-        body = {"model": model[0], "max_tokens": 64}
+        body = {"model": self.model, "max_tokens": 64}
         if self.endpoint == "completions":
             body["prompt"] = prompt
         else:
@@ -76,10 +74,9 @@ class Load:
         self.clients = []
 
     def new_ask(self, protocol):
-        model = self.rng.choice(self.models)
-        ask = Ask(f"{self.prefix}-{len(self.asks)}", protocol, self.rng, (model,))
+        ask = Ask(f"{self.prefix}-{len(self.asks)}", protocol, self.rng, self.models)
         self.asks.append(ask)
-        return ask, ask.body(self.rng, model)
+        return ask, ask.body(self.rng, self.models[ask.model][1])
 
     def connect(self):
         sock = socket.create_connection(("127.0.0.1", self.port), timeout=5)

@@ -4,9 +4,10 @@
 
 For:       make crash (1,000 times), make test (50 times). Each life is ended by SIGKILL 50 to 500 ms
            after it was ready, under 200 requests: streams and plain ones, HTTP/1.1 and HTTP/2, chat,
-           completions and messages, on kinds of server with and without running usage. All lives
-           share one journal. Then a last life recovers and ends in order, and the journal is held
-           against what each client received and each simulated server generated.
+           completions and messages, on kinds of server with and without running usage. Between some
+           lives another process is killed while it starts and recovers. All share one journal. Then
+           a last life recovers and ends in order, and the journal is held against what each client
+           received and each simulated server generated.
 Usage:     crash.py --tollgate FILE --fake FILE [--crashes N] [--seed N]; also CRASHES, SEED.
 Prints:    its figures, what is wrong, and last "N passed, N failed".
 """
@@ -33,11 +34,16 @@ import wire       # noqa: E402
 
 H1_CONNECTIONS, H2_CONNECTIONS, H2_STREAMS = 120, 4, 20
 KILL_AFTER_S = (0.05, 0.5)
+STILLBORN = 0.2                           # of the lives: one before them dies while it starts
 READY_S = 20.0
 SHOWN = 10
-# Name of the model, most tokens of one event. Where a kind has no running usage, what was delivered
-# is known by its events, so each bears one token.
-MODELS = {"vllm": ("m-vllm", 3), "llamacpp": ("m-llamacpp", 1), "openai": ("m-openai", 1)}
+# The models by name: the kind of their server, the most tokens of one event, and what they are asked
+# for. Where there is no running usage (no such kind, or messages), what was delivered is known by its
+# events, so each bears one token.
+MODELS = {"m-running": ("vllm", 3, ("chat/completions", "completions")),
+          "m-vllm": ("vllm", 1, clients.ENDPOINTS),
+          "m-llamacpp": ("llamacpp", 1, clients.ENDPOINTS),
+          "m-openai": ("openai", 1, clients.ENDPOINTS)}
 
 
 class Bench:
@@ -48,26 +54,28 @@ class Bench:
         self.journal = self.folder / "journal"
         self.fakes = {}
         self.ready_s = []
+        self.stillborn = 0
         self.output = self.folder / "gateway.log"
         (self.port,) = harness.free_ports(1)
 
     def start_fakes(self):
-        for kind, (name, _) in MODELS.items():
+        for name, (kind, _, _) in MODELS.items():
             harness.FAKE_MODELS = name
-            self.fakes[kind] = harness.Fake(self.folder, kind, "--kind", kind)
+            self.fakes[name] = harness.Fake(self.folder, name, "--kind", kind)
         config = {
             "listen": [{"address": f"127.0.0.1:{self.port}"}],
             "gateway": "crash",
             "workers": 2,
             "log": {"access": "none", "level": "warn"},
-            "meter": {"journal": str(self.journal), "segment_bytes": "64KiB"},
+            "meter": {"journal": str(self.journal), "segment_bytes": "64KiB",
+                      "ledger": f"sqlite:{self.folder / 'ledger.db'}"},
             "health": {"load_every": "0s", "check_every": "0s"},
             "models": {name: {
                 "kind": kind,
                 "price": harness.price(),
-                "replicas": [{"name": kind, "url": self.fakes[kind].url, "slots": 400,
+                "replicas": [{"name": "r", "url": self.fakes[name].url, "slots": 400,
                               "key": harness.REPLICA_KEY}]}
-                for kind, (name, _) in MODELS.items()},
+                for name, (kind, _, _) in MODELS.items()},
             "tenants": {"acme": {"keys": [{"id": "web", "key": harness.KEY}]}},
         }
         self.config = self.folder / "tollgate.yaml"
@@ -79,11 +87,26 @@ class Bench:
         except (OSError, wire.WireError):
             return False
 
+    def spawn(self):
+        return harness.Process([harness.TOLLGATE, "serve", "--config", str(self.config)],
+                               self.output)
+
+    def kill(self, process):
+        process.signal(signal.SIGKILL)
+        process.wait(None)
+        process.log_file.close()
+
+    def die_starting(self, rng):
+        """One that is killed at some moment of its start."""
+        process = self.spawn()
+        time.sleep(rng.uniform(0, self.ready_s[-1]))
+        self.kill(process)
+        self.stillborn += 1
+
     def start(self):
         """A process that answers."""
         began = time.monotonic()
-        process = harness.Process([harness.TOLLGATE, "serve", "--config", str(self.config)],
-                                  self.output)
+        process = self.spawn()
         while not self.is_ready():
             if not process.running() or time.monotonic() - began > READY_S:
                 process.stop()
@@ -94,18 +117,17 @@ class Bench:
 
     def live_and_die(self, number, rng):
         """One life; what its clients received."""
+        if self.ready_s and rng.random() < STILLBORN:
+            self.die_starting(rng)
         process = self.start()
         until = time.monotonic() + rng.uniform(*KILL_AFTER_S)
-        load = clients.Load(self.port, harness.KEY.encode(), rng, list(MODELS.values()),
-                            f"c{number}")
+        load = clients.Load(self.port, harness.KEY.encode(), rng, MODELS, f"c{number}")
         try:
             load.open(H1_CONNECTIONS, H2_CONNECTIONS, H2_STREAMS)
             load.run(until)
             alive = process.running()
         finally:
-            process.signal(signal.SIGKILL)
-            process.wait(None)
-            process.log_file.close()
+            self.kill(process)
         load.close()
         if not alive:
             raise RuntimeError(f"it died by itself:\n{process.output()[-4000:]}")
@@ -149,14 +171,12 @@ class Sum:
             print(f"        {problem}")
 
 
-def audit(bench):
-    """What tollgate's own auditor has to say; None: this build has none."""
-    usage = subprocess.run([harness.TOLLGATE, "--help"], capture_output=True, text=True, check=False)
-    if "audit" not in usage.stdout + usage.stderr:
-        return None
-    done = subprocess.run([harness.TOLLGATE, "audit", "--config", str(bench.config)],
+def run_command(bench, *words):
+    """A command of tollgate's on the same configuration: its last words when it is not content."""
+    done = subprocess.run([harness.TOLLGATE, *words, "--config", str(bench.config)],
                           capture_output=True, text=True, check=False)
-    return [] if done.returncode == 0 else (done.stdout + done.stderr).strip().split("\n")[-SHOWN:]
+    said = (done.stdout + done.stderr).strip().split("\n")
+    return [] if done.returncode == 0 else [f"exit code {done.returncode}", *said[-SHOWN:]]
 
 
 def left_over(bench):
@@ -190,11 +210,8 @@ def judge(bench, asks, code, crashes):
                                         if ask.status not in (0, 200)))
     total.check("the load was one", [] if finished > crashes and cut > crashes and recovered > 0
                 else [f"{finished} whole, {cut} cut, {recovered} recovered"])
-    audited = audit(bench)
-    if audited is None:
-        print("skipped tollgate audit: this build has none")
-    else:
-        total.check("tollgate audit finds nothing", audited)
+    total.check("the ledger takes what it has not yet", run_command(bench, "ledger", "feed"))
+    total.check("tollgate audit finds nothing", run_command(bench, "audit"))
     return total
 
 
@@ -222,7 +239,8 @@ def main():
                 asks += bench.live_and_die(number, rng)
             code = bench.end_in_order()
             ready = sorted(bench.ready_s)
-            print(f"{arguments.crashes} kills in {time.monotonic() - began:.0f} s (seed "
+            print(f"{arguments.crashes} kills under load and {bench.stillborn} of processes that were "
+                  f"starting, in {time.monotonic() - began:.0f} s (seed "
                   f"{arguments.seed}); ready again after {statistics.median(ready) * 1000:.0f} ms "
                   f"(median), {ready[-1] * 1000:.0f} ms (most)")
             total = judge(bench, asks, code, arguments.crashes)

@@ -68,6 +68,9 @@ class Journal:
         self.epochs = [(epoch, sorted(epochs[epoch])) for epoch in sorted(epochs)]
         for position, (epoch, files) in enumerate(self.epochs):
             self._read_epoch(epoch, files, position == len(self.epochs) - 1)
+            # A file is made before the one before it is closed: its process may die in between.
+            while files and files[-1][1].name not in self.last_seq:
+                files.pop()
         self._check_befores()
 
     def wrong(self, path, number, what):
@@ -75,11 +78,13 @@ class Journal:
 
     def _read_epoch(self, epoch, files, newest):
         seq, previous = None, ZEROS
-        for position, (first_seq, path) in enumerate(files):
-            *lines, rest = path.read_bytes().split(b"\n")
+        read = [(first_seq, path, path.read_bytes().split(b"\n")) for first_seq, path in files]
+        while read and len(read[-1][2]) == 1 and not newest:
+            self.torn += 1 if read.pop()[2][0].strip(b"\0") else 0
+        for position, (first_seq, path, (*lines, rest)) in enumerate(read):
             if rest.strip(b"\0"):
                 self.torn += 1
-                if position < len(files) - 1:
+                if position < len(read) - 1:
                     self.wrong(path, len(lines) + 1, "torn, and a file follows")
             kind = None
             for number, line in enumerate(lines, 1):
@@ -100,7 +105,7 @@ class Journal:
                 self.digest_of[path.name, seq] = previous
                 self.last_seq[path.name] = seq
                 self._read_row(path, number, line, row)
-            if lines and (position < len(files) - 1 or newest) and kind != "head":
+            if lines and (position < len(read) - 1 or newest) and kind != "head":
                 self.wrong(path, len(lines), "closed without a head")
 
     def _read_row(self, path, number, line, row):
@@ -131,7 +136,7 @@ class Journal:
     def _check_befores(self):
         """Every process but the first names the last line of the one before it."""
         last = {epoch: (files[-1][1].name, self.last_seq[files[-1][1].name])
-                for epoch, files in self.epochs if files[-1][1].name in self.last_seq}
+                for epoch, files in self.epochs if files}
         first_befores = {}
         for path, befores in self.befores:
             name = FILE_NAME.match(path.name)
@@ -139,9 +144,10 @@ class Journal:
             for before in befores:
                 if self.digest_of.get((before["file"], before["seq"])) != before["sha256"]:
                     self.wrong(path, 1, f"names {before['file']}:{before['seq']}, another line")
-        for (epoch, _), (previous, _) in zip(self.epochs[1:], self.epochs):
+        written = [epoch for epoch, _ in self.epochs if epoch in last]
+        for epoch, previous in zip(written[1:], written):
             path, befores = first_befores.get(epoch, (None, []))
-            if path is not None and previous in last and \
+            if path is not None and \
                     last[previous] not in [(before["file"], before["seq"]) for before in befores]:
                 self.wrong(path, 1, f"does not name the last line of {previous}: {last[previous]}")
 
