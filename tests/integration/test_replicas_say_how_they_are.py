@@ -2,7 +2,8 @@
 """What replicas say of themselves: checks of their health, and their load with its age.
 
 For:       /replicas and /metrics against the servers' own counters, for each kind; servers that
-           answer badly, slowly or not at all; a reload in the middle.
+           answer badly, slowly or not at all; a reload in the middle; our tokens against theirs,
+           after faults, when somebody else uses a server, and when it starts anew.
 """
 
 import os
@@ -102,3 +103,111 @@ class ReplicasSayHowTheyAre(GatewayTest):
         self.until(lambda: (self.replica("vllm")["engine"] or {"age_ms": 9e9})["age_ms"] < 1000)
         reply = self.ask(self.h1(), chat("still there", "vllm", stream=True))
         self.assertTrue(Sse(reply.body).done, reply)
+
+
+class TokensAreHeldAgainstTheEngines(GatewayTest):
+    """One server for each test, so that nobody's tokens are another test's drift."""
+    NAMES = ("whole", "faults", "shared", "anew", "cost")
+    FAKES = tuple((name, ("--kind", "vllm")) for name in NAMES)
+
+    @classmethod
+    def configure(cls):
+        models = {name: model((name, cls.fakes[name].port), upstream_model="small")
+                  for name in cls.NAMES}
+        models["cost"]["replicas"][0]["usd_per_hour"] = "0.36"
+        return {"models": models, "classes": [{"name": "default", "match": {}}],
+                "tenants": harness.tenants(),
+                "health": {"load_every": "30ms", "check_every": "0s"}}
+
+    def account(self, name):
+        models = self.gateway.admin("/replicas").json()["models"]
+        return next(entry["replicas"][0]["account"] for entry in models if entry["model"] == name)
+
+    def until(self, condition):
+        self.assertTrue(wait_until(condition, LONG_SECONDS, 0.02), "it did not come")
+
+    def drift(self, name):
+        account = self.account(name)
+        return account["drift_prompt_tokens"], account["drift_generation_tokens"]
+
+    def compared(self, name):
+        self.until(lambda: self.account(name)["drift_age_ms"] is not None)
+
+    def caught_up(self, name):
+        """The account, once the engine's newest counters are in it."""
+        def same():
+            counters, account = self.fakes[name].counters(), self.account(name)
+            return (account["engine_prompt_tokens"] == counters["prompt_tokens"] and
+                    account["engine_generation_tokens"] == counters["generated_tokens"])
+        self.until(same)
+        return self.account(name)
+
+    def test_our_tokens_are_the_engines(self):
+        self.compared("whole")
+        for _, conn in self.clients():
+            for stream in (False, True):
+                for count in (1, 3):
+                    reply = self.ask(conn, chat("count [[fake tokens=9 cached=2]]", "whole",
+                                                stream=stream, n=count))
+                    self.assertEqual(reply.status, 200, reply)
+        self.until(lambda: self.account("whole")["generation_tokens"] == 2 * 2 * (9 + 27))
+        account = self.caught_up("whole")
+        self.assertEqual(account["prompt_tokens"], self.fakes["whole"].counters()["prompt_tokens"])
+        self.until(lambda: self.drift("whole") == (0, 0))
+        text = self.gateway.admin("/metrics").text()
+        self.assertIn('tollgate_replica_drift_tokens{model_id="whole",replica="whole",'
+                      'kind="generation"} 0', text)
+
+    def test_our_tokens_are_the_engines_after_faults(self):
+        """Streams that break off and answers that never begin: what was made is counted, whoever
+        pays for it."""
+        self.compared("faults")
+        conn = self.h1()
+        for directive in ("tokens=20 reset=7", "tokens=20 fin=7", "tokens=20 error_event=7",
+                          "tokens=20 split=3", "tokens=20 gzip=1", "tokens=5"):
+            self.ask(conn, chat(f"[[fake {directive}]]", "faults", stream=True))
+        for directive in ("fail=500", "fail=429", "tokens=5"):
+            self.ask(conn, chat(f"[[fake {directive}]]", "faults"))
+        self.until(lambda: self.fakes["faults"].counters()["running"] == 0)
+        account = self.caught_up("faults")
+        counters = self.fakes["faults"].counters()
+        self.assertEqual((account["prompt_tokens"], account["generation_tokens"]),
+                         (counters["prompt_tokens"], counters["generated_tokens"]))
+        self.until(lambda: self.drift("faults") == (0, 0))
+
+    def test_somebody_else_on_a_server_is_seen(self):
+        self.compared("shared")
+        reply = harness.get(self.fakes["shared"].port, "/v1/chat/completions",
+                            harness.bearer(harness.REPLICA_KEY), "POST",
+                            chat("not by us [[fake tokens=13]]"))
+        self.assertEqual(reply.status, 200, reply)
+        self.until(lambda: self.drift("shared") == (reply.json()["usage"]["prompt_tokens"], 13))
+
+    def test_a_server_that_starts_anew_is_compared_anew(self):
+        self.compared("anew")
+        self.ask(self.h1(), chat("[[fake tokens=50]]", "anew"))
+        self.until(lambda: self.account("anew")["engine_generation_tokens"] == 50)
+        port = self.fakes["anew"].port
+        self.fakes["anew"].stop()
+        type(self).fakes["anew"] = harness.Fake(self.holder.name, "anew", "--kind", "vllm",
+                                                port=port)
+        self.addClassCleanup(self.fakes["anew"].stop)
+        self.until(lambda: self.account("anew")["engine_restarts"] == 1)
+        self.until(lambda: self.drift("anew") == (0, 0))
+        self.until(lambda: self.ask(self.h1(), chat("[[fake tokens=5]]", "anew")).status == 200)
+        self.until(lambda: self.account("anew")["engine_generation_tokens"] == 55)
+        self.until(lambda: self.drift("anew") == (0, 0))
+        self.assertEqual(self.account("anew")["engine_restarts"], 1)
+
+    def test_what_a_token_costs_us_is_in_the_row(self):
+        self.assertIsNone(self.account("cost")["unit_cost_pusd"])
+        self.ask(self.h1(), chat("[[fake tokens=50]]", "cost"))
+        self.until(lambda: self.account("cost")["tokens_per_hour"] is not None)
+        _, row = self.ask_row(self.h1(), chat("[[fake tokens=50]]", "cost"))
+        account = self.account("cost")
+        # 0.36 USD an hour, over the tokens of an hour; of the first five minutes, at the rate of them.
+        self.assertEqual(account["tokens_per_hour"] % 12, 0)
+        self.assertGreater(int(row["unit_cost_pusd"]), 0)
+        self.assertAlmostEqual(account["unit_cost_pusd"],
+                               360_000_000_000 / account["tokens_per_hour"], delta=1)
+        self.assertIsNone(self.account("whole")["unit_cost_pusd"])
