@@ -59,14 +59,18 @@ static char *put_signed(char *at, int64_t value)
     return put_unsigned(at, 0 - (uint64_t)value);
 }
 
+/* No byte of it needs an escape. It looks at all bytes, so that the compiler takes many at a time.
+ */
 static bool is_plain(struct span text)
 {
+    unsigned odd = 0;
+
     for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\')
-            return false;
+        const unsigned char byte = (unsigned char)text.data[i];
+        odd |= (unsigned)(byte < 0x20) | (unsigned)(byte >= 0x7f) | (unsigned)(byte == '"') |
+               (unsigned)(byte == '\\');
     }
-    return true;
+    return odd == 0;
 }
 
 /* The inside of a JSON string. */
@@ -78,7 +82,7 @@ static char *put_escaped(char *at, struct span text)
 }
 
 /* name is the field with its comma and quotes: ,"tenant":" */
-static char *put_text_if_known(char *at, struct span name, struct span text)
+static inline char *put_text_if_known(char *at, struct span name, struct span text)
 {
     if (text.size == 0)
         return at;
@@ -89,7 +93,7 @@ static char *put_text_if_known(char *at, struct span name, struct span text)
 }
 
 /* name is the field with its comma: ,"input": */
-static char *put_number(char *at, struct span name, int64_t value)
+static inline char *put_number(char *at, struct span name, int64_t value)
 {
     return put_signed(put_bytes(at, name), value);
 }
