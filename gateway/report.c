@@ -45,10 +45,10 @@ void report_add_column(struct report *report, struct span name, enum report_kind
 
 static enum err make_room(struct report *report)
 {
-    if (report->line_count < report->line_room)
-        return OK;
     if (report->line_count >= REPORT_LINES_MAX)
         return ERR_TOO_LARGE;
+    if (report->line_count < report->line_room)
+        return OK;
     const size_t room = report->line_room == 0 ? LINES_AT_FIRST : report->line_room * 2;
     struct report_cell *cells =
         realloc(report->cells, room * report->column_count * sizeof(*cells));
