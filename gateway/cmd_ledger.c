@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/cmd_ledger.c: tollgate ledger rebuild | feed.
+ *
+ * For:       operators who doubt the ledger, or have no gateway that feeds it.
+ * Called by: main.c.
+ * Knows not: how either is done. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/clock.h"
+#include "gateway/cmd.h"
+#include "gateway/cmd_books.h"
+
+#define PROBLEM_BYTES 1024
+#define MS_PER_S 1000
+
+struct totals {
+    int64_t calls;
+    int64_t tokens[5];
+    money_sum cost_pusd;
+};
+
+static bool add_line(void *owner, const struct books_line *line)
+{
+    struct totals *totals = owner;
+
+    *totals = (struct totals){
+        .calls = line->calls,
+        .tokens = {line->usage.input, line->usage.cached_input, line->usage.cache_write,
+                   line->usage.output, line->usage.reasoning},
+        .cost_pusd = line->cost_pusd,
+    };
+    return true;
+}
+
+static enum err sum_up(struct books *books, struct totals *out_totals, char *problem)
+{
+    const struct books_ask ask = {.period = {INT64_MIN, INT64_MAX}, .zone = zone_utc()};
+
+    *out_totals = (struct totals){.calls = 0};
+    return books_usage(books, &ask, add_line, out_totals, problem, PROBLEM_BYTES);
+}
+
+static void print_totals(const char *when, const struct totals *totals)
+{
+    char usd[MONEY_TEXT_BYTES];
+
+    (void)money_print_usd(totals->cost_pusd, usd);
+    (void)printf("%s: %" PRId64 " calls, tokens input %" PRId64 " cached_input %" PRId64
+                 " cache_write %" PRId64 " output %" PRId64 " reasoning %" PRId64 ", USD %s\n",
+                 when, totals->calls, totals->tokens[0], totals->tokens[1], totals->tokens[2],
+                 totals->tokens[3], totals->tokens[4], usd);
+}
+
+static bool are_equal(const struct totals *a, const struct totals *b)
+{
+    return a->calls == b->calls && a->cost_pusd == b->cost_pusd &&
+           memcmp(a->tokens, b->tokens, sizeof(a->tokens)) == 0;
+}
+
+/* Returns the exit status. */
+static int run(struct books *books, bool rebuild)
+{
+    char problem[PROBLEM_BYTES] = "";
+    struct totals before, after;
+    uint64_t began_ns;
+    uint64_t took_ms;
+    int64_t rows = 0;
+    enum err damage;
+    enum err err = sum_up(books, &before, problem);
+
+    began_ns = clock_now_ns();
+    damage = rebuild ? books_rebuild(books, &rows, problem, sizeof(problem))
+                     : books_feed(books, INT64_MAX, &rows, problem, sizeof(problem));
+    took_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
+    if (damage != OK)
+        (void)fprintf(stderr, "tollgate: %s\n", problem);
+    if (damage != OK && damage != ERR_BAD_VALUE)
+        return 1;
+    if (err == OK)
+        err = sum_up(books, &after, problem);
+    if (err != OK) {
+        (void)fprintf(stderr, "tollgate: %s\n", problem);
+        return 1;
+    }
+    (void)printf("%" PRId64 " rows in %" PRIu64 ".%03" PRIu64 " s\n", rows, took_ms / MS_PER_S,
+                 took_ms % MS_PER_S);
+    print_totals("before", &before);
+    print_totals("after", &after);
+    if (rebuild)
+        (void)printf("%s\n", are_equal(&before, &after) ? "equal" : "not equal");
+    if (books_behind(books) > 0)
+        (void)printf("%" PRId64 " lines of the journal are not in\n", books_behind(books));
+    return damage == OK && (!rebuild || are_equal(&before, &after)) ? 0 : 1;
+}
+
+int cmd_ledger(int argc, char **argv)
+{
+    struct cmd_books common = {.config_path = NULL};
+    const char *verb = NULL;
+    bool rebuild;
+    int status;
+
+    for (int i = 1; i < argc; i++) {
+        if (cmd_books_takes(&common, argc, argv, &i))
+            continue;
+        if (argv[i][0] == '-' || verb) {
+            verb = NULL;
+            break;
+        }
+        verb = argv[i];
+    }
+    rebuild = verb && strcmp(verb, "rebuild") == 0;
+    if (!rebuild && (!verb || strcmp(verb, "feed") != 0)) {
+        (void)fprintf(stderr, "usage: tollgate ledger rebuild | feed [--config FILE | --journal DIR"
+                              " [--ledger FILE]]\n");
+        return 2;
+    }
+    /* What is not in yet belongs to the totals before a rebuild; a feed counts it itself. */
+    status = cmd_books_open(&common, rebuild);
+    if (status == 0)
+        status = run(common.books, rebuild);
+    cmd_books_close(&common);
+    return status;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meter/ledger.c: the ledger's file: opened, its tables made, statements run.
+ *
+ * For:       ledger.h's opening and ledger_store.h.
+ * Called by: books.c, ledger_*.c.
+ * Knows not: the journal's files, what is asked. */
+#include "meter/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/base/clock.h"
+#include "meter/ledger_batch.h"
+#include "meter/ledger_store.h"
+
+#define BUSY_MS 10000
+#define PROGRESS_EVERY 4000 /* steps of SQLite's machine between two looks at the clock */
+#define SQL_BYTES 4096
+
+static const char *const column_names[] = {
+#define COLUMN(id, name) [BY_##id] = #name,
+    BOOKS_COLUMNS(COLUMN)
+#undef COLUMN
+};
+
+const char *ledger_column_name(enum books_column column)
+{
+    return column_names[column];
+}
+
+/* ---- statements ---- */
+
+enum err ledger_failed(struct ledger *ledger, char *problem, size_t problem_size)
+{
+    const int code = sqlite3_errcode(ledger->db);
+
+    if (code == SQLITE_INTERRUPT)
+        (void)snprintf(problem, problem_size, "ledger: the question took too long");
+    else
+        (void)snprintf(problem, problem_size, "ledger %s: %s", ledger->path,
+                       sqlite3_errmsg(ledger->db));
+    if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+        return ERR_BAD_VALUE;
+    return code == SQLITE_NOMEM ? ERR_NO_MEMORY : ERR_INTERNAL;
+}
+
+enum err ledger_run(struct ledger *ledger, const char *sql, char *problem, size_t problem_size)
+{
+    if (sqlite3_exec(ledger->db, sql, NULL, NULL, NULL) == SQLITE_OK)
+        return OK;
+    return ledger_failed(ledger, problem, problem_size);
+}
+
+enum err ledger_prepare(struct ledger *ledger, const char *sql, sqlite3_stmt **out_statement,
+                        char *problem, size_t problem_size)
+{
+    *out_statement = NULL;
+    if (sqlite3_prepare_v2(ledger->db, sql, -1, out_statement, NULL) == SQLITE_OK)
+        return OK;
+    return ledger_failed(ledger, problem, problem_size);
+}
+
+void ledger_bind_text(sqlite3_stmt *statement, int at, struct span text)
+{
+    (void)sqlite3_bind_text(statement, at, text.size > 0 ? text.data : "", (int)text.size,
+                            SQLITE_STATIC);
+}
+
+struct span ledger_text(sqlite3_stmt *statement, int at)
+{
+    const void *bytes = sqlite3_column_blob(statement, at);
+
+    return (struct span){bytes ? bytes : "", (size_t)sqlite3_column_bytes(statement, at)};
+}
+
+bool ledger_step(sqlite3_stmt *statement)
+{
+    const int code = sqlite3_step(statement);
+
+    return sqlite3_reset(statement) == SQLITE_OK && (code == SQLITE_DONE || code == SQLITE_ROW);
+}
+
+enum err ledger_begin_reading(struct ledger *ledger, bool *out_began, char *problem,
+                              size_t problem_size)
+{
+    *out_began = false;
+    if (!sqlite3_get_autocommit(ledger->db))
+        return OK;
+    *out_began = true;
+    return ledger_run(ledger, "BEGIN", problem, problem_size);
+}
+
+void ledger_end_reading(struct ledger *ledger, bool began)
+{
+    if (began)
+        (void)sqlite3_exec(ledger->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* Must what is asked end? */
+static int is_over(void *owner)
+{
+    const struct ledger *ledger = owner;
+
+    return atomic_load_explicit(&ledger->interrupted, memory_order_relaxed) ||
+           (ledger->deadline_ns != 0 && clock_now_ns() > ledger->deadline_ns);
+}
+
+void ledger_limit(struct ledger *ledger, uint64_t deadline_ns)
+{
+    ledger->deadline_ns = deadline_ns;
+}
+
+void ledger_interrupt(struct ledger *ledger)
+{
+    atomic_store_explicit(&ledger->interrupted, true, memory_order_relaxed);
+}
+
+int64_t ledger_behind(const struct ledger *ledger)
+{
+    return ledger->behind;
+}
+
+/* ---- tables ---- */
+
+static const char tables[] =
+    "CREATE TABLE epochs(id INTEGER PRIMARY KEY, gateway TEXT NOT NULL, epoch INTEGER NOT NULL,"
+    " UNIQUE(gateway, epoch));"
+    /* how much of each file of the journal is in, and its last line so far */
+    "CREATE TABLE files(name TEXT PRIMARY KEY, bytes INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " sha256 TEXT NOT NULL, closed INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+    /* id: epochs.id * 2^40 + seq */
+    "CREATE TABLE rows(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL,"
+    " admitted_us INTEGER NOT NULL, line BLOB NOT NULL);"
+    "CREATE INDEX rows_by_time ON rows(tenant, admitted_us);"
+    /* hashes of request, exchange and trace ids, and of what adjusts name */
+    "CREATE TABLE ids(hash INTEGER NOT NULL, row INTEGER NOT NULL, PRIMARY KEY(hash, row))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE wastes(admitted_us INTEGER NOT NULL, row INTEGER NOT NULL, n INTEGER NOT NULL,"
+    " model TEXT NOT NULL, replica TEXT NOT NULL, cause TEXT NOT NULL, input INTEGER NOT NULL,"
+    " cached_input INTEGER NOT NULL, cache_write INTEGER NOT NULL, output INTEGER NOT NULL,"
+    " reasoning INTEGER NOT NULL, unit_cost_pusd INTEGER NOT NULL,"
+    " PRIMARY KEY(admitted_us, row, n)) WITHOUT ROWID;"
+    "CREATE TABLE sums(quarter_us INTEGER NOT NULL, \"group\" INTEGER NOT NULL,"
+    " part INTEGER NOT NULL"
+#define SUM(id, name) ", " #name " INTEGER NOT NULL"
+    LEDGER_SUMS(SUM)
+#undef SUM
+        ", PRIMARY KEY(quarter_us, \"group\", part)) WITHOUT ROWID;";
+
+/* The names of the groups' columns, quoted, with what stands behind each. */
+static void put_columns(char *sql, size_t size, size_t *used, const char *behind)
+{
+    for (unsigned i = 0; i < LEDGER_GROUP_COLUMNS && *used < size; i++)
+        *used += (size_t)snprintf(sql + *used, size - *used, "%s\"%s\"%s", i > 0 ? ", " : "",
+                                  column_names[i], behind);
+}
+
+static enum err make_tables(struct ledger *ledger, char *problem, size_t problem_size)
+{
+    char sql[SQL_BYTES];
+    size_t used;
+    enum err err = ledger_run(ledger, tables, problem, problem_size);
+
+    if (err != OK)
+        return err;
+    used = (size_t)snprintf(sql, sizeof(sql), "CREATE TABLE groups(id INTEGER PRIMARY KEY, ");
+    put_columns(sql, sizeof(sql), &used, " TEXT NOT NULL");
+    used += (size_t)snprintf(sql + used, sizeof(sql) - used, ", UNIQUE(");
+    put_columns(sql, sizeof(sql), &used, "");
+    (void)snprintf(sql + used, sizeof(sql) - used, ")); PRAGMA user_version = %d", LEDGER_VERSION);
+    return ledger_run(ledger, sql, problem, problem_size);
+}
+
+static enum err read_version(struct ledger *ledger, int *out_version, char *problem,
+                             size_t problem_size)
+{
+    sqlite3_stmt *statement;
+    enum err err = ledger_prepare(ledger, "PRAGMA user_version", &statement, problem, problem_size);
+
+    if (err != OK)
+        return err;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        *out_version = sqlite3_column_int(statement, 0);
+    else
+        err = ledger_failed(ledger, problem, problem_size);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+/* Makes the tables in a new file; two processes may try at once. */
+static enum err prepare_tables(struct ledger *ledger, char *problem, size_t problem_size)
+{
+    int version = 0;
+    enum err err = read_version(ledger, &version, problem, problem_size);
+
+    if (err == OK && version == 0 && !ledger->read_only) {
+        err = ledger_run(ledger, "BEGIN IMMEDIATE", problem, problem_size);
+        if (err == OK)
+            err = read_version(ledger, &version, problem, problem_size);
+        if (err == OK && version == 0) {
+            err = make_tables(ledger, problem, problem_size);
+            version = LEDGER_VERSION;
+        }
+        if (err == OK)
+            err = ledger_run(ledger, "COMMIT", problem, problem_size);
+    }
+    if (err != OK || version == LEDGER_VERSION)
+        return err;
+    (void)snprintf(problem, problem_size,
+                   "ledger %s: version %d, this program knows %d; delete it, and it is made anew "
+                   "from the journal",
+                   ledger->path, version, LEDGER_VERSION);
+    return ERR_BAD_VALUE;
+}
+
+/* ---- opening ---- */
+
+/* SQLite makes files that others may read. */
+static void make_file(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd >= 0)
+        close(fd);
+}
+
+/* For writing where that is allowed, else for reading. */
+static enum err open_database(struct ledger *ledger, char *problem, size_t problem_size)
+{
+    const int flags = SQLITE_OPEN_NOMUTEX;
+    int code;
+
+    make_file(ledger->path);
+    ledger->read_only = access(ledger->path, W_OK) != 0;
+    code = sqlite3_open_v2(ledger->path, &ledger->db,
+                           flags | (ledger->read_only ? SQLITE_OPEN_READONLY
+                                                      : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE),
+                           NULL);
+    if (!ledger->db)
+        return ERR_NO_MEMORY;
+    if (code != SQLITE_OK)
+        return ledger_failed(ledger, problem, problem_size);
+    (void)sqlite3_busy_timeout(ledger->db, BUSY_MS);
+    sqlite3_progress_handler(ledger->db, PROGRESS_EVERY, is_over, ledger);
+    return OK;
+}
+
+static enum err open_with(const char *path, const char *settings, struct ledger **out_ledger,
+                          char *problem, size_t problem_size)
+{
+    struct ledger *ledger = calloc(1, sizeof(*ledger));
+    enum err err;
+
+    if (!ledger) {
+        (void)snprintf(problem, problem_size, "no memory");
+        return ERR_NO_MEMORY;
+    }
+    ledger->lock_fd = -1;
+    (void)snprintf(ledger->path, sizeof(ledger->path), "%s", path);
+    err = open_database(ledger, problem, problem_size);
+    if (err == OK && !ledger->read_only)
+        err = ledger_run(ledger, settings, problem, problem_size);
+    if (err == OK)
+        err = prepare_tables(ledger, problem, problem_size);
+    if (err != OK) {
+        ledger_close(ledger);
+        return err;
+    }
+    *out_ledger = ledger;
+    return OK;
+}
+
+enum err ledger_open(const char *path, struct ledger **out_ledger, char *problem,
+                     size_t problem_size)
+{
+    char lock_path[PATH_MAX + 8];
+    enum err err = open_with(path,
+                             "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
+                             "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -32768;"
+                             "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY",
+                             out_ledger, problem, problem_size);
+
+    if (err != OK || (*out_ledger)->read_only)
+        return err;
+    (void)snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+    (*out_ledger)->lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if ((*out_ledger)->lock_fd >= 0)
+        return OK;
+    (void)snprintf(problem, problem_size, "%s: %s", lock_path, strerror(errno));
+    ledger_close(*out_ledger);
+    *out_ledger = NULL;
+    return ERR_INTERNAL;
+}
+
+enum err ledger_open_aside(const char *path, struct ledger **out_ledger, char *problem,
+                           size_t problem_size)
+{
+    return open_with(path,
+                     "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;"
+                     "PRAGMA synchronous = OFF; PRAGMA cache_size = -65536;"
+                     "PRAGMA temp_store = MEMORY",
+                     out_ledger, problem, problem_size);
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    if (!ledger)
+        return;
+    ledger_batch_free(ledger->batch);
+    (void)sqlite3_close(ledger->db);
+    if (ledger->lock_fd >= 0)
+        close(ledger->lock_fd);
+    free(ledger);
+}
