@@ -25,8 +25,8 @@ CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 class Ask:
     """One request, and in the end what came of it."""
 
-    __slots__ = ("request_id", "endpoint", "model", "stream", "protocol", "tokens", "status", "data",
-                 "received", "finished")
+    __slots__ = ("request_id", "endpoint", "model", "stream", "protocol", "tokens", "status",
+                 "data", "received", "finished")
 
     def __init__(self, request_id, protocol, rng, models):
         self.request_id = request_id
@@ -160,7 +160,8 @@ class H1Client(Client):
         self.head_bytes = 0
         self.length = None
         self.send(b"POST %b HTTP/1.1\r\nhost: t\r\nauthorization: Bearer %b\r\n"
-                  b"content-type: application/json\r\nx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
+                  b"content-type: application/json\r\nx-request-id: %b\r\n"
+                  b"content-length: %d\r\n\r\n%b"
                   % (self.current.path().encode(), load.key, self.current.request_id.encode(),
                      len(body), body))
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills the gateway again and again under load, and proves that no token was lost or billed twice.
 
-For:       make crash (1,000 times), make test (50 times). Each life is ended by SIGKILL 50 to 500 ms
-           after it was ready, under 200 requests: streams and plain ones, HTTP/1.1 and HTTP/2, chat,
-           completions and messages, on kinds of server with and without running usage. Between some
-           lives another process is killed while it starts and recovers. All share one journal. Then
-           a last life recovers and ends in order, and the journal is held against what each client
-           received and each simulated server generated.
+For:       make crash (1,000 times), make test (50 times). Each life is ended by SIGKILL 50 to
+           500 ms after it was ready, under 200 requests: streams and plain ones, HTTP/1.1 and
+           HTTP/2, chat, completions and messages, on kinds of server with and without running
+           usage. Between some lives another process is killed while it starts and recovers. All
+           share one journal. Then a last life recovers and ends in order, and the journal is held
+           against what each client received and each simulated server generated.
 Usage:     crash.py --tollgate FILE --fake FILE [--crashes N] [--seed N]; also CRASHES, SEED.
 Prints:    its figures, what is wrong, and last "N passed, N failed".
 """
@@ -37,9 +37,9 @@ KILL_AFTER_S = (0.05, 0.5)
 STILLBORN = 0.2                           # of the lives: one before them dies while it starts
 READY_S = 20.0
 SHOWN = 10
-# The models by name: the kind of their server, the most tokens of one event, and what they are asked
-# for. Where there is no running usage (no such kind, or messages), what was delivered is known by its
-# events, so each bears one token.
+# The models by name: the kind of their server, the most tokens of one event, and what they are
+# asked for. Where there is no running usage (no such kind, or messages), what was delivered is
+# known by its events, so each bears one token.
 MODELS = {"m-running": ("vllm", 3, ("chat/completions", "completions")),
           "m-vllm": ("vllm", 1, clients.ENDPOINTS),
           "m-llamacpp": ("llamacpp", 1, clients.ENDPOINTS),
@@ -239,8 +239,8 @@ def main():
                 asks += bench.live_and_die(number, rng)
             code = bench.end_in_order()
             ready = sorted(bench.ready_s)
-            print(f"{arguments.crashes} kills under load and {bench.stillborn} of processes that were "
-                  f"starting, in {time.monotonic() - began:.0f} s (seed "
+            print(f"{arguments.crashes} kills under load and {bench.stillborn} of processes that "
+                  f"were starting, in {time.monotonic() - began:.0f} s (seed "
                   f"{arguments.seed}); ready again after {statistics.median(ready) * 1000:.0f} ms "
                   f"(median), {ready[-1] * 1000:.0f} ms (most)")
             total = judge(bench, asks, code, arguments.crashes)
