@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/quote.c: see quote.h.
  *
- * For:       the endpoint that is quoted for, and the answer.
+ * For:       the endpoint that is quoted for, and the answer; and the bound for those who estimate.
  * Called by: steps.c.
  * Knows not: prices and tokens: the meter's door is asked. */
 #include "gateway/quote.h"
@@ -75,6 +75,29 @@ struct meter_ask quote_ask(const struct ask *ask, enum endpoint endpoint,
     return quoted;
 }
 
+static int64_t prompt_of(const struct usage *usage)
+{
+    return usage->input + usage->cached_input + usage->cache_write;
+}
+
+static int64_t answer_of(const struct usage *usage)
+{
+    return usage->output + usage->reasoning;
+}
+
+void quote_cut(const struct exchange *x, struct usage *estimate)
+{
+    const struct meter_ask ask = quote_ask(&x->ask, x->endpoint, x->model);
+    struct meter_quote quote;
+
+    if (!meter_quote(x->model, &ask, x->opened_us, &quote))
+        return;
+    if (quote.bounded && estimate->input > prompt_of(&quote.most))
+        estimate->input = prompt_of(&quote.most);
+    if (quote.bounded && estimate->output > answer_of(&quote.most))
+        estimate->output = answer_of(&quote.most);
+}
+
 /* ---- the answer ---- */
 
 static json_t *json_text(struct span text)
@@ -95,10 +118,8 @@ static json_t *cost_tree(const struct usage *usage, int64_t pusd)
 {
     if (pusd < 0)
         return json_null();
-    return json_pack("{s:I, s:I, s:o}", "input_tokens",
-                     (json_int_t)(usage->input + usage->cached_input + usage->cache_write),
-                     "output_tokens", (json_int_t)(usage->output + usage->reasoning), "usd",
-                     usd_tree(pusd));
+    return json_pack("{s:I, s:I, s:o}", "input_tokens", (json_int_t)prompt_of(usage),
+                     "output_tokens", (json_int_t)answer_of(usage), "usd", usd_tree(pusd));
 }
 
 static json_t *rate_tree(int64_t pusd_per_token)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/quote.h: POST /v1/quote: what an ask would cost, without asking anybody.
  *
- * For:       the endpoint that is quoted for, and the answer.
+ * For:       the endpoint that is quoted for, and the answer; and the bound for those who estimate.
  * Called by: steps.c.
  * Knows not: prices and tokens: the meter's door is asked. */
 #ifndef GATEWAY_QUOTE_H
@@ -16,6 +16,10 @@ enum endpoint quote_endpoint(struct span target);
 /* What of an ask decides its cost on a model. */
 struct meter_ask quote_ask(const struct ask *ask, enum endpoint endpoint,
                            const struct config_model *model);
+
+/* Cuts an estimate to what x's ask can have come to at most: nobody pays for tokens that he cannot
+ * have had. */
+void quote_cut(const struct exchange *x, struct usage *estimate);
 
 /* Answers with what x's ask would cost now on each of its candidates, in their order. */
 void quote_answer(struct exchange *x);

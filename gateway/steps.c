@@ -691,6 +691,7 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
     if (ending->source == SOURCE_NONE || half) {
         struct usage estimate;
         meter_estimate(x->model->estimate, &sizes, &estimate);
+        quote_cut(x, &estimate);
         if (!half)
             ending->usage = estimate;
         ending->usage.output = estimate.output;

@@ -237,6 +237,19 @@ class Quote(GatewayTest):
                 self.assertLessEqual(served["prompt_tokens"], most["input_tokens"], members)
                 self.assertLessEqual(served["generated"], most["output_tokens"], members)
 
+    def test_an_estimate_is_never_above_the_quote(self):
+        """A model whose servers were seen to put many tokens into an event, and then say nothing."""
+        conn = self.h1()
+        for _ in range(80):
+            self.ask(conn, chat("[[fake tokens=40 per_event=8]]", "small", stream=True))
+        body = chat("[[fake tokens=20 no_usage=1]]", "small", stream=True, max_tokens=20)
+        most = self.quote(body)["most"]
+        reply, row = self.ask_row(conn, body)
+        self.assertEqual(reply.status, 200, reply)
+        self.assertEqual(row["source"], "estimated")
+        self.assertEqual(row["output"], most["output_tokens"])
+        self.assertLessEqual(int(row["cost_pusd"]), pusd(most["usd"]))
+
     def test_what_is_probable_comes_to_what_is_usual(self):
         body = chat("x" * 400 + "[[fake tokens=20]]", "taught", max_tokens=500)
         self.assertIsNone(self.quote(chat("hello", "taught"))["estimate_error"]["input"])
