@@ -11,7 +11,8 @@
  *            5. A failed sync is the end: nobody is rung, nothing is freed.
  *            6. Who waits for a row is rung once, when it is synced.
  *            7. Who tells anchors hears of each head, and of the newest line once.
- *            8. Without a directory rows are counted. */
+ *            8. Without a directory rows are counted.
+ *            9. What dead processes left becomes rows before anything else does. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -541,6 +542,61 @@ static void a_file_of_its_age_is_followed_by_the_next_when_it_has_rows(void **st
     tear_down(&desk);
 }
 
+/* ---- dead processes ---- */
+
+/* A process that dies with two requests: one had ended, one had handed out some tokens. Its table
+ * is left as the kernel leaves it. */
+static void leave_a_dead_table(void)
+{
+    static struct desk dead;
+    char id[33];
+    open_desk(&dead, 4, false, true);
+    assert_int_equal(store_create_table(&dead.store, problem, sizeof(problem)), OK);
+    inflight_fini(&dead.table);
+    assert_int_equal(
+        inflight_init(&dead.table, dead.store.table_fd, 4, SPAN("g1"), dead.store.epoch), OK);
+    assert_int_equal(store_name_table(&dead.store, problem, sizeof(problem)), OK);
+    store_started(&dead.store);
+    for (uint64_t number = 1; number <= 2; number++) {
+        snprintf(id, sizeof(id), "%032" PRIx64, number);
+        const struct meter_opening opening = {
+            .exchange_id = {id, 32}, .tenant = SPAN("even"), .endpoint = ENDPOINT_CHAT};
+        struct slot *slot = inflight_open(&dead.table, &opening);
+        assert_non_null(slot);
+        if (number == 1) {
+            const struct meter_ending ending = {.status = 200, .billable = true};
+            inflight_end(slot, &ending, 30);
+        }
+    }
+    tear_down(&dead);
+}
+
+static void what_dead_processes_left_comes_behind_the_open_line(void **state)
+{
+    (void)state;
+    struct desk desk;
+    leave_a_dead_table();
+
+    set_up(&desk, 4, false);
+    assert_int_equal(journal_recovered(desk.journal), 2);
+    assert_int_equal(journal_rows(desk.journal), 0);
+    assert_int_equal(desk.history.balance_count, 1);
+    assert_int_equal(desk.history.balances[0].posted_pusd, 30);
+    assert_true(end_one(&desk, 3));
+    assert_true(journal_stop(desk.journal));
+
+    read_epoch(desk.store.epoch);
+    assert_chained();
+    assert_int_equal(all.count, 5);
+    assert_true(is_kind(&all.lines[0], "open"));
+    for (size_t i = 1; i <= 2; i++)
+        assert_true(line_has(&all.lines[i], "\"recovered\":\"g1-1\""));
+    assert_true(line_has(&all.lines[2], "\"outcome\":\"crash_recovered\""));
+    assert_false(line_has(&all.lines[3], "\"recovered\""));
+    assert_calls_are_1_to(3);
+    tear_down(&desk);
+}
+
 /* ---- the disk ---- */
 
 static void a_file_at_its_limit_keeps_the_slots_until_it_may_grow(void **state)
@@ -816,6 +872,7 @@ int main(void)
         IN_HOME(a_file_begins_with_what_came_before_and_ends_signed),
         IN_HOME(a_file_of_its_size_is_followed_by_the_next),
         IN_HOME(a_file_of_its_age_is_followed_by_the_next_when_it_has_rows),
+        IN_HOME(what_dead_processes_left_comes_behind_the_open_line),
         IN_HOME(a_file_at_its_limit_keeps_the_slots_until_it_may_grow),
         IN_HOME(what_the_disk_does_not_take_stays_in_the_table_at_the_end),
         IN_HOME(a_removed_file_is_no_place_for_rows),
