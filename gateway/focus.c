@@ -153,7 +153,7 @@ static void print_class(FILE *out, const struct focus_charge *charge)
         csv_print_plain(out, SPAN("Correction"));
 }
 
-/* "small: input tokens, standard", or in words. */
+/* "small: input tokens (standard)", or in words. */
 static void print_description(FILE *out, const struct focus_charge *charge)
 {
     const struct span tier = tier_of(charge);
@@ -163,7 +163,7 @@ static void print_description(FILE *out, const struct focus_charge *charge)
         csv_print_text(out, charge->what);
         return;
     }
-    const int size = snprintf(text, sizeof(text), "%.*s: %.*s tokens, %.*s",
+    const int size = snprintf(text, sizeof(text), "%.*s: %.*s tokens (%.*s)",
                               (int)charge->model.size, charge->model.data, (int)charge->class.size,
                               charge->class.data, (int)tier.size, tier.data);
 
