@@ -325,7 +325,21 @@ static int by_row(const void *left, const void *right)
     return (int)a->side - (int)b->side;
 }
 
-static void tell_rows(struct details *details, int64_t behind)
+/* A row that one side has; behind: the ledger has not taken all in yet. */
+static void tell_lone(struct audit *audit, const struct detail_row *row, bool behind)
+{
+    const struct journal_file *file = &audit->pieces[audit->epochs[row->epoch].first].file;
+
+    if (row->side == SIDE_LEDGER)
+        audit_tell(audit, AUDIT_LEDGER, NULL, row->seq, -1,
+                   "the ledger has a row that the journal has not: %s/%" PRIu64 "/%" PRIu64,
+                   file->gateway, file->epoch, row->seq);
+    else if (!behind)
+        audit_tell(audit, AUDIT_LEDGER, audit->pieces[row->piece].file.name, row->seq, row->offset,
+                   "the ledger lacks this row");
+}
+
+static void tell_rows(struct details *details, bool behind)
 {
     struct audit *audit = details->audit;
 
@@ -333,28 +347,20 @@ static void tell_rows(struct details *details, int64_t behind)
         qsort(details->rows, details->count, sizeof(*details->rows), by_row);
     for (size_t i = 0; i < details->count; i++) {
         const struct detail_row *row = &details->rows[i];
-        const struct journal_file *file = &audit->pieces[audit->epochs[row->epoch].first].file;
         const bool both = i + 1 < details->count && row[1].epoch == row->epoch &&
                           row[1].seq == row->seq && row[1].side != row->side;
 
-        if (both && strcmp(row->hash, row[1].hash) != 0)
+        if (!both)
+            tell_lone(audit, row, behind);
+        else if (strcmp(row->hash, row[1].hash) != 0)
             audit_tell(audit, AUDIT_LEDGER, audit->pieces[row->piece].file.name, row->seq,
                        row->offset, "the ledger has another line for this row");
-        else if (!both && row->side == SIDE_JOURNAL)
-            audit_tell(audit, behind > 0 ? AUDIT_NOTE : AUDIT_LEDGER,
-                       audit->pieces[row->piece].file.name, row->seq, row->offset,
-                       behind > 0 ? "the ledger has not taken this row in yet"
-                                  : "the ledger lacks this row");
-        else if (!both)
-            audit_tell(audit, AUDIT_LEDGER, NULL, row->seq, -1,
-                       "the ledger has a row that the journal has not: %s/%" PRIu64 "/%" PRIu64,
-                       file->gateway, file->epoch, row->seq);
         i += both ? 1 : 0;
     }
 }
 
 /* Buckets that differ: the first ones for a closer look, the others told as they are. */
-static void find_differing(struct details *details)
+static void find_differing(struct details *details, bool behind)
 {
     struct audit *audit = details->audit;
 
@@ -369,7 +375,7 @@ static void find_differing(struct details *details)
             if (details->wanted_count < DETAILS_MAX)
                 details->wanted[details->wanted_count++] =
                     (struct detail){.epoch = (uint32_t)i, .bucket = number};
-            else
+            else if (!behind || bucket->rows[SIDE_LEDGER] >= bucket->rows[SIDE_JOURNAL])
                 audit_tell(audit, AUDIT_LEDGER, NULL, number << AUDIT_BUCKET_BITS, -1,
                            "rows from %s/%" PRIu64 "/%" PRIu64 " on differ: %" PRIu64
                            " in the journal, %" PRIu64 " in the ledger",
@@ -514,7 +520,11 @@ void audit_check_ledger(struct audit *audit)
     struct details details = {.audit = audit};
     char problem[512] = "";
     enum err err = catch_up(audit, problem, sizeof(problem));
+    const bool behind = err == OK && books_behind(audit->books) > 0;
 
+    if (behind)
+        audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
+                   "another process feeds the ledger, which lacks the journal's newest rows");
     if (err == ERR_BAD_VALUE) {
         audit_tell(audit, AUDIT_LEDGER, NULL, 0, -1, "the ledger takes no more rows in: %s",
                    problem);
@@ -523,13 +533,13 @@ void audit_check_ledger(struct audit *audit)
     if (err == OK)
         err = count_ledger(audit, problem, sizeof(problem));
     if (err == OK)
-        find_differing(&details);
+        find_differing(&details, behind);
     if (err == OK && details.wanted_count > 0) {
         for (size_t i = 0; i < details.wanted_count; i++)
             keep_bucket(&details, &details.wanted[i]);
         err = books_rows(audit->books, none, &always, none, keep_ledger_row, &details, problem,
                          sizeof(problem));
-        tell_rows(&details, books_behind(audit->books));
+        tell_rows(&details, behind);
     }
     free(details.rows);
     if (err != OK)
