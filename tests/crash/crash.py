@@ -69,6 +69,8 @@ class Bench:
             "log": {"access": "none", "level": "warn"},
             "meter": {"journal": str(self.journal), "segment_bytes": "64KiB",
                       "ledger": f"sqlite:{self.folder / 'ledger.db'}"},
+            # Each dead process leaves blocks reserved for a row of every slot.
+            "limits": {"in_flight": 1024},
             "health": {"load_every": "0s", "check_every": "0s"},
             "models": {name: {
                 "kind": kind,
@@ -230,6 +232,7 @@ def main():
     harness.use_binaries(arguments.tollgate, arguments.fake)
     rng = random.Random(arguments.seed)
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
     with tempfile.TemporaryDirectory(prefix="tollgate-crash-") as own:
         bench = Bench(arguments.folder or own)
         asks = []
