@@ -44,20 +44,27 @@ static bool find_column(struct span name, enum books_column *out_column)
     return false;
 }
 
-/* One column of --by. Only one tag at a time: it stands in the place of all. */
-static bool add_by(struct books_ask *ask, struct span name)
+/* A column's name, or tag:NAME. Only one tag in a question: it stands in the place of all. */
+static bool read_column(struct books_ask *ask, struct span name, enum books_column *out_column)
 {
     const struct span tag = SPAN("tag:");
+
+    if (!span_starts(name, tag) || name.size == tag.size)
+        return find_column(name, out_column);
+    if (ask->tag.data != NULL && !span_equal(ask->tag, span_from(name, tag.size)))
+        return false;
+    ask->tag = span_from(name, tag.size);
+    *out_column = BY_TAGS;
+    return true;
+}
+
+/* One column of --by. */
+static bool add_by(struct books_ask *ask, struct span name)
+{
     enum books_column column;
 
-    if (ask->by_count == BOOKS_BY_MAX)
+    if (ask->by_count == BOOKS_BY_MAX || !read_column(ask, name, &column))
         return false;
-    if (span_starts(name, tag) && name.size > tag.size) {
-        column = BY_TAGS;
-        ask->tag = span_from(name, tag.size);
-    } else if (!find_column(name, &column)) {
-        return false;
-    }
     for (uint32_t i = 0; i < ask->by_count; i++)
         if (ask->by[i] == column)
             return false;
