@@ -96,13 +96,14 @@ static bool add_filter(struct books_ask *ask, enum books_column column, struct s
     return true;
 }
 
-/* COLUMN=VALUE */
+/* COLUMN=VALUE or tag:NAME=VALUE */
 static bool read_where(struct books_ask *ask, const char *text)
 {
     const char *equals = strchr(text, '=');
     enum books_column column;
 
-    return equals != NULL && find_column((struct span){text, (size_t)(equals - text)}, &column) &&
+    return equals != NULL &&
+           read_column(ask, (struct span){text, (size_t)(equals - text)}, &column) &&
            add_filter(ask, column, span_of(equals + 1));
 }
 
