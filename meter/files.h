@@ -27,7 +27,8 @@ struct journal_file {
 MUST_CHECK enum err files_list(int directory_fd, struct journal_file **out_files, size_t *out_count,
                                char *problem, size_t problem_size);
 
-/* <gateway>-<epoch>-<first seq>.jsonl, or with another ending after the epoch. false: it is none. */
+/* <gateway>-<epoch>-<first seq>.jsonl, or <gateway>-<epoch>.inflight (.dead, .damaged), whose
+ * first_seq is 0. false: it is none of these. bytes and modified_us are left 0. */
 bool files_parse_name(const char *name, struct journal_file *out_file);
 
 /* One file's lines, mapped. */
@@ -38,13 +39,14 @@ struct lines {
 };
 
 /* Maps a file from an offset on. Errors: ERR_INTERNAL (errno says). */
-MUST_CHECK enum err lines_open(int directory_fd, const char *name, size_t at, struct lines *out_lines);
+MUST_CHECK enum err lines_open(int directory_fd, const char *name, size_t at,
+                               struct lines *out_lines);
 void lines_close(struct lines *lines); /* safe twice, and on zeroes */
 
 enum line_state {
     LINE_WHOLE,
-    LINE_END,  /* nothing is left */
-    LINE_TORN  /* the end is not a whole line: no newline behind it, or zeros; nothing whole follows */
+    LINE_END, /* nothing is left */
+    LINE_TORN /* what is left has no newline behind it: half a line, or zeros */
 };
 
 /* The next line without its newline; lines->at is then behind it. On END and TORN it stays. Zeros

@@ -11,10 +11,11 @@
 #include "meter/row.h"
 
 struct history {
-    struct row_before *before; /* the newest file of each epoch that has written since this gateway's
-                                * last open line, at most HISTORY_BEFORE_MAX, newest first */
+    /* The last line of each epoch that has written since this gateway's last open line, and of its
+     * own epochs that may write again; at most HISTORY_BEFORE_MAX, its own first, newest first. */
+    struct row_before *before;
     size_t before_count;
-    struct row_balance *balances; /* by tenant; texts owned */
+    struct row_balance *balances; /* of this gateway's rows, by tenant; texts owned */
     size_t balance_count, balance_room;
 };
 
@@ -22,7 +23,8 @@ struct history {
 
 /* Reads this gateway's newest open line, the rows behind it, and those behind the lines that it
  * names. A damaged line with whole ones behind it is an error; a torn end is not.
- * problem: file, offset and what is wrong. Errors: ERR_BAD_VALUE (damage), ERR_INTERNAL, ERR_NO_MEMORY. */
+ * problem: file, offset and what is wrong. Errors: ERR_BAD_VALUE (damage), ERR_INTERNAL,
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err history_read(int directory_fd, struct span gateway, struct history *out_history,
                                  char *problem, size_t problem_size);
 void history_fini(struct history *history);

@@ -70,7 +70,7 @@ struct slot {
     struct meter_guess guess; /* of the route: for an ending that nobody made */
     int64_t admitted_us, bytes_in;
     int64_t queue_us, sent_us;
-    int64_t held_pusd; /* 0 until holds come */
+    int64_t held_pusd;
     int64_t first_token_us, ended_us, cost_pusd, unit_cost_pusd; /* ENDED */
     struct slot_waste waste[SLOT_WASTES];
     char opening_text[SLOT_OPENING_BYTES];
@@ -89,7 +89,7 @@ struct inflight_header {
     uint32_t slots;
     uint32_t price_bytes; /* of one row of the book */
     uint64_t epoch;
-    char gateway[64]; /* NUL-padded */
+    char gateway[64];           /* NUL-padded */
     _Atomic uint32_t book_rows; /* whole rows of the book */
 };
 
@@ -106,8 +106,8 @@ struct inflight {
     struct slot *slots;
     uint32_t count;
     size_t mapped_bytes;
-    uint32_t damaged; /* of a dead one's: slots that no process can have left so */
-    _Atomic uint32_t *next_free;             /* by index: index + 1 of the one below, 0: none */
+    uint32_t damaged;            /* of a dead one's: slots that no process can have left so */
+    _Atomic uint32_t *next_free; /* by index: index + 1 of the one below, 0: none */
     _Alignas(64) _Atomic uint64_t free_head; /* changes << 32 | index + 1 */
     _Alignas(64) _Atomic uint64_t opened;    /* in all */
 };
@@ -120,8 +120,9 @@ void inflight_fini(struct inflight *table);
 
 /* Maps the table that a dead process left, to read it alone. Slots of which not even the opening is
  * whole are FREE; so are those that no process can have left so, which are counted in damaged: all
- * that is read from the others is within its bounds, but tags may be any bytes. Errors: ERR_BAD_VALUE (not a table, of another version, or cut short; *out_why
- * says which, static), ERR_NO_MEMORY. */
+ * that is read from the others is within its bounds, but tags may be any bytes. Errors:
+ * ERR_BAD_VALUE (not a table, of another version, or cut short; *out_why says which, static),
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err inflight_open_dead(struct inflight *table, int fd, const char **out_why);
 
 /* The row of a price in the book, written there when it is new: it outlives the process with the

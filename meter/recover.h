@@ -7,10 +7,10 @@
  *            may have died).
  * Knows not: how rows are written.
  *
- * A slot that ended becomes the row it would have become; one that was open becomes crash_recovered,
- * with what it had published. Slots whose exchange id stands in the dead epoch's last two files, or
- * in any file written since, have their row already. The table is deleted when the new rows are
- * synced. */
+ * A slot that ended becomes the row it would have become; one that was open becomes
+ * crash_recovered, with what it had published. Slots whose exchange id stands in the dead epoch's
+ * last two files, or in any file written since, have their row already. The table is deleted when
+ * the new rows are synced. */
 #ifndef METER_RECOVER_H
 #define METER_RECOVER_H
 
@@ -22,18 +22,19 @@ struct recover_sink {
     /* dead: "g1-3", the process that left the slot; the slot is ENDED. */
     enum err (*write)(struct recover_sink *sink, const struct slot *slot, const struct price *price,
                       struct span dead);
-    enum err (*sync)(struct recover_sink *sink); /* all of them are on disk, whatever durability says */
+    /* All of them are on disk, whatever durability says. */
+    enum err (*sync)(struct recover_sink *sink);
 };
 
 struct recover_report {
     uint64_t tables, rows, crash_recovered, skipped;
 };
 
-/* All tables that nobody holds. problem: file and what is wrong. A table that cannot be read (damaged,
- * another version) is logged, left alone and not counted.
- * Errors: those of the sink; ERR_INTERNAL, ERR_NO_MEMORY. */
-MUST_CHECK enum err recover_dead(const struct store *store, struct recover_sink *sink, int64_t now_us,
-                                 struct recover_report *out_report, char *problem,
+/* All tables that nobody holds. problem: file and what is wrong. A table that cannot be read
+ * (damaged, another version) is logged, left alone and not counted. Errors: those of the sink;
+ * ERR_INTERNAL, ERR_NO_MEMORY. */
+MUST_CHECK enum err recover_dead(const struct store *store, struct recover_sink *sink,
+                                 int64_t now_us, struct recover_report *out_report, char *problem,
                                  size_t problem_size);
 
 /* How an open slot ends when its process died; pure. The slot is then ENDED, priced.

@@ -4,10 +4,12 @@
  * For:       file names that tell processes apart for good:
  *              <gateway>.lock                      held while a process of this name starts
  *              <gateway>-<epoch>-<first seq>.jsonl the journal
- *              <gateway>-<epoch>.inflight          the table of what is under way, locked (flock) by
- *                                                  its process for life: who gets the lock knows
- *                                                  that the process is dead
+ *              <gateway>-<epoch>.inflight          the table of what is under way; its process
+ *                                                  has it locked (flock) for life: who gets the
+ *                                                  lock knows that the process is dead
+ *              <gateway>-<epoch>.inflight.damaged  such a table, of which not all could be read
  *              signing.key, signing.pub            unless the operator keeps them elsewhere
+ *
  *            Two processes of one name may overlap (a successor starts while the old one drains):
  *            each has its epoch.
  * Called by: meter.c, recover.c, journal.c, adjust.c.
@@ -60,7 +62,8 @@ MUST_CHECK enum err store_name_table(struct store *store, char *problem, size_t 
 void store_remove_table(struct store *store);
 
 /* The next table of a dead process (of any gateway), locked by us and opened; -1: there is no more.
- * *cursor begins as 0. The caller ends each with store_bury_table() or close(). name: NAME_MAX + 1. */
+ * *cursor begins as 0. The caller ends each with store_bury_table(), store_set_table_aside() or
+ * close(). name: NAME_MAX + 1 bytes. */
 MUST_CHECK int store_next_dead_table(const struct store *store, uint64_t *cursor, char *name);
 
 /* Its rows are on disk: deletes the file, syncs the directory and closes fd. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_files.c: the journal's files, read (meter/files.c).
  *
- * Promises:  1. A name says gateway, epoch and first seq, whatever the gateway is called; others are
- *               none of ours.
+ * Promises:  1. A name says gateway, epoch and first seq, whatever the gateway is called; others
+ *               are none of ours.
  *            2. Files come by gateway, epoch and first seq, as numbers.
  *            3. Lines are whole or torn; zeros with a line behind them are part of it.
  *            4. A line's hash is that of its bytes without the newline. */
