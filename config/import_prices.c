@@ -235,7 +235,7 @@ static void say_why_not(const struct import_entry *entry, const struct node_pair
         {"per_query", "only tokens are priced here, not queries"},
         {"search", "only tokens are priced here, not searches"},
         {"session", "only tokens are priced here, not sessions"},
-        {"cost", "only tokens are priced here, by the classes of the README"},
+        {"cost", "no such price here: tokens of input and output have prices"},
     };
     char place[IMPORT_PLACE_BYTES];
     const char *why = "not known";

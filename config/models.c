@@ -11,6 +11,7 @@
 
 #define FALLBACK_MAX 7 /* with the model itself: router.h's MODEL_CANDIDATES_MAX */
 #define TOKENS_MAX INT64_C(1000000000)
+#define SHARE_MAX 10000 /* per cent */
 
 static bool read_dollars(struct span text, int64_t *out_pusd)
 {
@@ -116,6 +117,11 @@ static void read_translate(const struct section *section, struct config_model *m
     }
 }
 
+static bool read_share(struct span text, int64_t *out_percent)
+{
+    return values_percent(text, out_percent) && *out_percent <= SHARE_MAX;
+}
+
 static void read_template(const struct section *section, struct config_model *model)
 {
     struct config_template *template = &model->template_tokens;
@@ -131,7 +137,7 @@ static void read_template(const struct section *section, struct config_model *mo
     section_number_at(&tokens, "fixed", 0, TOKENS_MAX, &template->fixed);
     section_number_at(&tokens, "per_message", 0, TOKENS_MAX, &template->per_message);
     section_number_at(&tokens, "per_tool", 0, TOKENS_MAX, &template->per_tool);
-    section_value_at(&tokens, "schema", values_percent, "a share such as 200%",
+    section_value_at(&tokens, "schema", read_share, "a share such as 200%, at most 10000%",
                      &template->schema_percent);
 }
 

@@ -336,6 +336,29 @@ static void prices_that_look_wrong_are_warned_of(void **state)
     }
 }
 
+/* A model with this member. */
+#define WITH(member)                                                                               \
+    LISTEN "models: {m: {kind: vllm, price: [{input: 1, output: 1}],\n" member                     \
+           ",\n replicas: [{name: r, url: \"http://h\"}]}}\n" TENANTS
+
+static void template_and_part_tokens_are_in_range(void **state)
+{
+    (void)state;
+
+    assert_problem(WITH("template_tokens: {fixed: -1}"),
+                   "f:3: models.m.template_tokens.fixed: expected a whole number from 0 to");
+    assert_problem(WITH("template_tokens: {per_message: 1.5}"),
+                   "f:3: models.m.template_tokens.per_message: expected a whole number from 0 to");
+    assert_problem(WITH("template_tokens: {schema: 10001%}"),
+                   "f:3: models.m.template_tokens.schema: expected a share such as 200%");
+    assert_problem(WITH("template_tokens: {schema: 2}"),
+                   "f:3: models.m.template_tokens.schema: expected a share such as 200%");
+    assert_problem(WITH("part_tokens: {image: 0}"),
+                   "f:3: models.m.part_tokens.image: expected a whole number from 1 to");
+    assert_problem(WITH("part_tokens: {picture: 1}"),
+                   "f:3: models.m.part_tokens.picture: not known");
+}
+
 static void the_meter_is_told_whole(void **state)
 {
     (void)state;
@@ -494,6 +517,7 @@ int main(void)
         cmocka_unit_test(odd_prices_are_refused_with_their_key),
         cmocka_unit_test(a_tiers_factor_leaves_whole_picodollars),
         cmocka_unit_test(prices_that_look_wrong_are_warned_of),
+        cmocka_unit_test(template_and_part_tokens_are_in_range),
         cmocka_unit_test(the_meter_is_told_whole),
         cmocka_unit_test(tls_is_said_whole_and_where_it_is_spoken),
         cmocka_unit_test(listeners_stand_apart),

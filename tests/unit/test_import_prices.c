@@ -234,10 +234,11 @@ static void what_is_not_priced_by_token_or_not_known_is_listed(void **state)
         "queries\n"
         "m:8: a.input_cost_per_token_batches: left out: no tier is called batch here: tiers "
         "are flex and priority\n"
-        "m:9: a.input_cost_per_moon: left out: only tokens are priced here, by the classes "
-        "of the README\n"
-        "m:10: a.input_cost_per_token_above_0k_tokens: left out: only tokens are priced "
-        "here, by the classes of the README\n"
+        "m:9: a.input_cost_per_moon: left out: no such price here: tokens of input and output have "
+        "prices\n"
+        "m:10: a.input_cost_per_token_above_0k_tokens: left out: no such price here: tokens of "
+        "input "
+        "and output have prices\n"
         "m:11: a.colour: left out: not known\n");
 }
 
