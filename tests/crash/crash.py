@@ -29,6 +29,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 
 import clients    # noqa: E402
 import harness    # noqa: E402
+import planted    # noqa: E402
 import verdict    # noqa: E402
 import wire       # noqa: E402
 
@@ -212,6 +213,10 @@ def judge(bench, asks, code, crashes):
                                         if ask.status not in (0, 200)))
     total.check("the load was one", [] if finished > crashes and cut > crashes and recovered > 0
                 else [f"{finished} whole, {cut} cut, {recovered} recovered"])
+    total.check("faults planted into the journal are found",
+                planted.not_found_in_files(bench.journal))
+    total.check("faults planted into rows are found",
+                planted.not_found_in_rows(journal.calls, asks, served))
     total.check("the ledger takes what it has not yet", run_command(bench, "ledger", "feed"))
     total.check("tollgate audit finds nothing", run_command(bench, "audit"))
     return total
