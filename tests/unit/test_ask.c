@@ -81,6 +81,8 @@ static void paths_name_their_endpoint(void **state)
         {"/v1/completions", ENDPOINT_COMPLETIONS, NULL},
         {"/embeddings", ENDPOINT_EMBEDDINGS, NULL},
         {"/v1/models", ENDPOINT_MODELS, NULL},
+        {"/v1/quote", ENDPOINT_QUOTE, NULL},
+        {"/quote", ENDPOINT_QUOTE, NULL},
         {"/v1/models/a%2Fb", ENDPOINT_MODELS, "a%2Fb"},
         {"/models/Qwen/Qwen3", ENDPOINT_MODELS, "Qwen/Qwen3"},
         {"/v1/models/", ENDPOINT_NONE, NULL},
