@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/mutations/mutate.c: a good journal spoilt in many ways, each of which an audit must find.
  *
- * For:       mutate JOURNAL ANCHORS PUBLIC_KEY COUNT SEED: single bits flipped, tails cut, rows swapped,
- *            deleted and doubled, files deleted, and amounts changed with all hashes made good
- * again by one who has no key. Prints "N passed, N failed".
+ * For:       mutate JOURNAL ANCHORS PUBLIC_KEY COUNT SEED. Single bits are flipped, tails cut, rows
+ *            swapped, deleted and doubled, files deleted, and amounts changed with all hashes made
+ *            good again by one who has no key. Prints "N passed, N failed".
  * Called by: run.py.
- * Knows not: how the journal was made. It must be good, and an anchor must reach all of its rows: what
- *            comes after the last anchor can be cut off unseen.
+ * Knows not: how the journal was made. It must be good, and an anchor must reach all of its rows.
  *
+ * Lines that no anchor reaches (the head that a process writes last) are left as they are: they can
+ * be cut off unseen. An anchor reaches the lines before it, and what open lines among them name.
  * The audit is handed files in a directory of its own; expected is one finding or more. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,9 +33,10 @@ struct text {
 /* A file of the journal as it was, and as the mutation at hand has it. */
 struct sheet {
     char name[NAME_MAX + 1];
-    uint64_t epoch;
+    uint64_t epoch, first_seq;
+    uint64_t reached; /* the last seq of its epoch that an anchor reaches */
     struct text good, spoilt;
-    size_t whole;  /* bytes up to the end of its last whole line: all that is promised */
+    size_t whole;  /* bytes up to the end of the last line that an anchor reaches */
     size_t *lines; /* where each begins, and where the last ends */
     size_t line_count;
     bool touched, gone; /* by the mutation at hand */
@@ -121,7 +123,6 @@ static void find_lines(struct sheet *sheet)
         if (++sheet->line_count == room)
             sheet->lines = realloc(sheet->lines, (room *= 2) * sizeof(*sheet->lines));
     }
-    sheet->whole = at;
 }
 
 static void load(const char *directory)
@@ -138,12 +139,94 @@ static void load(const char *directory)
         struct sheet *sheet = &sheets[i];
         (void)snprintf(sheet->name, sizeof(sheet->name), "%s", files[i].name);
         sheet->epoch = files[i].epoch;
+        sheet->first_seq = files[i].first_seq;
         sheet->good = read_file(directory, sheet->name);
         find_lines(sheet);
         write_file(sheet->name, &sheet->good);
     }
     free(files);
     (void)close(fd);
+}
+
+/* ---- what is promised ---- */
+
+/* What an anchor or an entry of before says of a line. */
+struct named {
+    char file[NAME_MAX + 1];
+    int64_t seq;
+    struct span hash;
+};
+
+static bool take_named(void *owner, struct span name, struct span value)
+{
+    struct named *named = owner;
+
+    if (span_equal(name, SPAN("file")))
+        (void)record_text(value, named->file, sizeof(named->file));
+    else if (span_equal(name, SPAN("sha256")))
+        named->hash = value;
+    else if (span_equal(name, SPAN("seq")))
+        return span_to_int64(value, &named->seq);
+    return true;
+}
+
+/* A line that is reached protects those before it in its epoch. */
+static bool reach(void *owner, struct span object)
+{
+    bool *changed = owner;
+    struct named named = {.seq = 0};
+    const struct sheet *found = NULL;
+
+    if (!record_members(object, take_named, &named))
+        fail("a line that names no other");
+    for (size_t i = 0; i < sheet_count; i++) {
+        if (strcmp(sheets[i].name, named.file) == 0)
+            found = &sheets[i];
+    }
+    for (size_t i = 0; found != NULL && i < sheet_count; i++) {
+        if (sheets[i].epoch == found->epoch && sheets[i].reached < (uint64_t)named.seq) {
+            sheets[i].reached = (uint64_t)named.seq;
+            *changed = true;
+        }
+    }
+    return true;
+}
+
+static void reach_from_open(const struct sheet *sheet, bool *changed)
+{
+    struct record record;
+    char problem[256];
+
+    if (sheet->line_count == 0 || sheet->first_seq > sheet->reached)
+        return;
+    if (record_read((struct span){sheet->good.data, sheet->lines[1] - 1}, &record, problem,
+                    sizeof(problem)) == OK)
+        (void)record_items(record.before, reach, changed);
+}
+
+/* From here on files end where no anchor reaches. */
+static void keep_to_what_is_promised(const char *anchors_path)
+{
+    struct lines anchors = {.data = NULL};
+    struct span line;
+    bool changed = false;
+
+    if (lines_open(AT_FDCWD, anchors_path, 0, &anchors) != OK)
+        fail(anchors_path);
+    while (lines_next(&anchors, &line) == LINE_WHOLE)
+        (void)reach(&changed, line);
+    lines_close(&anchors);
+    do {
+        changed = false;
+        for (size_t i = 0; i < sheet_count; i++)
+            reach_from_open(&sheets[i], &changed);
+    } while (changed);
+    for (size_t i = 0; i < sheet_count; i++) {
+        struct sheet *sheet = &sheets[i];
+        while (sheet->line_count > 0 && sheet->first_seq + sheet->line_count - 1 > sheet->reached)
+            sheet->line_count--;
+        sheet->whole = sheet->lines[sheet->line_count];
+    }
 }
 
 /* ---- spoiling ---- */
@@ -269,7 +352,7 @@ static void double_row(void)
 
 static void delete_file(void)
 {
-    struct sheet *sheet = &sheets[next_random(sheet_count)];
+    struct sheet *sheet = pick_with_lines(1);
 
     sheet->gone = true;
     (void)snprintf(what, sizeof(what), "%s deleted", sheet->name);
@@ -308,25 +391,6 @@ static bool hash_now(const char *file, uint64_t seq, char out[HASH_BYTES + 1])
         return true;
     }
     return false;
-}
-
-struct named {
-    char file[NAME_MAX + 1];
-    int64_t seq;
-    struct span hash;
-};
-
-static bool take_named(void *owner, struct span name, struct span value)
-{
-    struct named *named = owner;
-
-    if (span_equal(name, SPAN("file")))
-        (void)record_text(value, named->file, sizeof(named->file));
-    else if (span_equal(name, SPAN("sha256")))
-        named->hash = value;
-    else if (span_equal(name, SPAN("seq")))
-        return span_to_int64(value, &named->seq);
-    return true;
 }
 
 /* An entry of before says what its line's hash is now. */
@@ -554,6 +618,7 @@ int main(int argc, char **argv)
         fail("usage: mutate JOURNAL ANCHORS PUBLIC_KEY COUNT SEED");
     (void)atexit(tidy);
     load(argv[1]);
+    keep_to_what_is_promised(argv[2]);
     config.journal = span_of(scratch);
     options.anchors = argv[2];
     options.public_key = argv[3];

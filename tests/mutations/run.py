@@ -42,13 +42,16 @@ def start(directory, fake):
 
 
 def ask(gateway, count, prompt="[[fake tokens=5]]"):
-    """Plain and streamed requests, one after another."""
+    """Plain and streamed requests, one after another; the last one's row is on disk then."""
     conn = wire.H1(gateway.port)
     for number in range(count):
-        reply = conn.request("POST", "/v1/chat/completions", harness.bearer(harness.KEY),
+        request_id = harness.new_id()
+        headers = dict(harness.bearer(harness.KEY), **{"x-request-id": request_id})
+        reply = conn.request("POST", "/v1/chat/completions", headers,
                              harness.chat(prompt, stream=number % 2 == 0))
         assert reply.status == 200, reply.status
     conn.close()
+    gateway.row_of(request_id)
 
 
 def ask_and_kill(gateway):
