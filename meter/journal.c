@@ -25,10 +25,11 @@
 #include "meter/posted.h"
 #include "meter/scribe.h"
 
-#define GROUP_ROWS 1024u         /* written at once, where nothing is synced */
-#define DURABLE_ROWS 256u        /* and where it is: a group has its rows or its bytes, */
-#define DURABLE_BYTES (64 << 10) /* or what was there when the one before was synced */
-#define BUSY_ROWS 64u            /* in one look from which on the next comes sooner */
+/* Rows written at once. Where groups are synced, one is what ended while the one before was: nobody
+ * is kept waiting for others to come, and no more than this for those that have come. */
+#define GROUP_ROWS 1024u
+#define DURABLE_ROWS 256u
+#define BUSY_ROWS 64u /* in one look from which on the next comes sooner */
 #define PAUSE_IDLE_NS (10 * NS_PER_MS)
 #define PAUSE_BUSY_NS (1 * NS_PER_MS)
 #define PAUSE_FAILED_NS (100 * NS_PER_MS)
@@ -311,11 +312,10 @@ static void look_for_dead(struct journal *journal)
 /* Is there room for one more row in the group? */
 static bool has_room(const struct journal *journal)
 {
-    if (!journal->place.store)
-        return journal->group_rows < GROUP_ROWS;
-    if (journal->place.options->durable)
-        return journal->group_rows < DURABLE_ROWS && journal->scribe.batch_bytes < DURABLE_BYTES;
-    return journal->group_rows < GROUP_ROWS && scribe_has_room(&journal->scribe);
+    const size_t most = journal->place.options->durable ? DURABLE_ROWS : GROUP_ROWS;
+
+    return journal->group_rows < most &&
+           (!journal->place.store || scribe_has_room(&journal->scribe));
 }
 
 /* Rows of what has ended, not yet written. */
