@@ -114,9 +114,15 @@ void ledger_limit(struct ledger *ledger, uint64_t deadline_ns)
     ledger->deadline_ns = deadline_ns;
 }
 
-void ledger_interrupt(struct ledger *ledger)
+void ledger_interrupt(struct ledger *ledger, bool on)
 {
-    atomic_store_explicit(&ledger->interrupted, true, memory_order_relaxed);
+    atomic_store_explicit(&ledger->interrupted, on, memory_order_relaxed);
+}
+
+bool ledger_sync(struct ledger *ledger)
+{
+    return sqlite3_wal_checkpoint_v2(ledger->db, NULL, SQLITE_CHECKPOINT_FULL, NULL, NULL) ==
+           SQLITE_OK;
 }
 
 int64_t ledger_behind(const struct ledger *ledger)

@@ -27,8 +27,11 @@ void ledger_close(struct ledger *ledger); /* NULL is fine */
 /* What is asked from now on fails once this moment (clock_now_ns()) has passed; 0: never. */
 void ledger_limit(struct ledger *ledger, uint64_t deadline_ns);
 
-/* All that is asked fails from now on. Any thread. */
-void ledger_interrupt(struct ledger *ledger);
+/* All that is asked fails while this is on. Any thread. */
+void ledger_interrupt(struct ledger *ledger, bool on);
+
+/* What was fed is on disk for good. false: it may not be, or readers are in the way: ask again. */
+MUST_CHECK bool ledger_sync(struct ledger *ledger);
 
 /* As books_feed(), books_behind(), books_rebuild(). */
 MUST_CHECK enum err ledger_feed(struct ledger *ledger, int directory_fd, int64_t most_rows,
