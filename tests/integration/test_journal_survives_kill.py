@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at any moment leaves a journal that reads, and the next process goes on beside it.
+"""kill -9 at any moment loses no row: the next process writes what the dead one left under way.
 
-For:       whole lines only, numbered without a gap, one row an answered request.
+For:       whole lines, numbered without a gap; a row for each answered request, and each that was
+           cut; no table left; two processes of one name beside each other.
 """
 
 import json
@@ -12,6 +13,8 @@ import unittest
 
 import wire
 from harness import ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, model, new_id, tenants
+
+TOKENS = 5
 
 
 class JournalSurvivesKill(unittest.TestCase):
@@ -29,15 +32,17 @@ class JournalSurvivesKill(unittest.TestCase):
         return gateway
 
     def load_and_kill(self, gateway, seconds):
-        """Requests on four connections until the process is killed; ids that were answered."""
-        answered, stop = [], threading.Event()
+        """Requests on four connections until the process is killed; ids that were answered, and
+        those that were asked."""
+        answered, asked, stop = [], [], threading.Event()
 
         def ask(stream):
             conn = wire.H1(gateway.port)
             while not stop.is_set() and conn.closed is None:
                 request_id = new_id()
+                asked.append(request_id)
                 headers = dict(bearer(KEY), **{"x-request-id": request_id})
-                body = chat("[[fake tokens=5]]", stream=stream)
+                body = chat(f"[[fake tokens={TOKENS}]]", stream=stream)
                 try:
                     reply = conn.request("POST", "/v1/chat/completions", headers, body)
                 except (OSError, wire.WireError):
@@ -54,7 +59,21 @@ class JournalSurvivesKill(unittest.TestCase):
         stop.set()
         for thread in threads:
             thread.join()
-        return answered
+        return answered, asked
+
+    def ask_once(self, gateway):
+        request_id = new_id()
+        conn = wire.H1(gateway.port)
+        reply = conn.request("POST", "/v1/chat/completions",
+                             dict(bearer(KEY), **{"x-request-id": request_id}),
+                             chat(f"[[fake tokens={TOKENS}]]"))
+        conn.close()
+        self.assertEqual(reply.status, 200, reply)
+        return request_id
+
+    def end(self, gateway):
+        gateway.child.terminate()
+        self.assertEqual(gateway.wait(10), 0, gateway.output()[-2000:])
 
     def lines(self, gateway):
         """File name to its whole lines; a torn end is allowed in none but the last write."""
@@ -63,33 +82,103 @@ class JournalSurvivesKill(unittest.TestCase):
             data = path.read_bytes()
             whole, _, torn = data.rpartition(b"\n")
             found[path.name] = [json.loads(line) for line in whole.splitlines()]
-            self.assertTrue(torn == b"" or not torn.endswith(b"}"), torn)
+            self.assertTrue(torn.strip(b"\0") == b"" or not torn.endswith(b"}"), torn)
         return found
 
-    def test_what_was_written_reads_and_what_follows_has_its_own_file(self):
-        answered = []
-        files_before = set()
-        for seconds in (0.35, 0.2, 0.5):
-            gateway = self.start()
-            answered += self.load_and_kill(gateway, seconds)
-            files = self.lines(gateway)
-            self.assertGreater(len(files), len(files_before), "each process writes its own file")
-            files_before = set(files)
-        rows = [row for many in files.values() for row in many]
+    def assert_no_table(self, gateway):
+        left = [path.name for path in gateway.journal.iterdir() if "inflight" in path.name]
+        self.assertEqual(left, [])
+
+    def assert_numbered(self, files):
         for name, many in files.items():
             numbers = [row["seq"] for row in many]
-            self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))), name)
+            if numbers:
+                self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))), name)
+        rows = [row for many in files.values() for row in many]
         identities = [(row["gateway"], row["epoch"], row["seq"]) for row in rows]
         self.assertEqual(len(identities), len(set(identities)))
-        for row in rows:
-            if row["kind"] == "call":
-                self.assertIn("ended_us", row)
-                self.assertIn("outcome", row)
-        ids = [row["request_id"] for row in rows if row.get("request_id")]
-        self.assertEqual(len(ids), len(set(ids)), "no request has two rows")
+        return [row for row in rows if row["kind"] == "call"]
+
+    def test_every_request_has_one_row_however_often_the_process_is_killed(self):
+        answered, asked = [], []
+        for seconds in (0.35, 0.2, 0.5):
+            gateway = self.start()
+            more_answered, more_asked = self.load_and_kill(gateway, seconds)
+            answered += more_answered
+            asked += more_asked
+        gateway = self.start()
+        self.end(gateway)
+        self.assert_no_table(gateway)
+        calls = self.assert_numbered(self.lines(gateway))
+        rows = {row["request_id"]: row for row in calls}
+        self.assertEqual(len(rows), len(calls), "no request has two rows")
         self.assertGreater(len(answered), 50)
-        missing = set(answered) - set(ids)
-        self.assertLess(len(missing), len(answered) / 2, "rows are on disk within a moment")
+        self.assertEqual(set(answered) - set(rows), set(), "no answered request is without a row")
+        self.assertEqual(set(rows) - set(asked), set())
+        for request_id in answered:
+            row = rows[request_id]
+            self.assertEqual((row["output"], row["status"], row["billable"]), (TOKENS, 200, True),
+                             row)
+        for row in calls:
+            self.assertIn("ended_us", row)
+            if row["outcome"] == "crash_recovered":
+                self.assertRegex(row["recovered"], "^test-[0-9]+$")
+
+    def test_a_stream_that_was_cut_by_a_kill_is_billed_what_was_delivered(self):
+        gateway = self.start()
+        request_id = new_id()
+        seen = []
+
+        def kill_in_the_midst(reply):
+            if reply.body.count(b"\n\n") >= 10 and not seen:
+                seen.append(True)
+                gateway.kill()
+
+        conn = wire.H1(gateway.port)
+        reply = conn.request("POST", "/v1/chat/completions",
+                             dict(bearer(KEY), **{"x-request-id": request_id}),
+                             chat("[[fake tokens=100 delay_ms=20]]", stream=True),
+                             on_data=kill_in_the_midst)
+        conn.close()
+        self.assertFalse(reply.complete)
+        received = 0
+        for event in reply.body.split(b"\n\n")[:-1]:
+            choices = json.loads(event.removeprefix(b"data: ")).get("choices")
+            received += bool(choices and choices[0]["delta"].get("content"))
+        self.assertGreater(received, 5)
+
+        gateway = self.start()
+        self.end(gateway)
+        self.assert_no_table(gateway)
+        calls = self.assert_numbered(self.lines(gateway))
+        self.assertEqual([row["request_id"] for row in calls], [request_id])
+        row = calls[0]
+        self.assertEqual((row["outcome"], row["status"], row["billable"], row["recovered"]),
+                         ("crash_recovered", 200, True, "test-1"))
+        self.assertEqual((row["tenant"], row["model"], row["replica"], row["epoch"]),
+                         ("acme", "small", "s1", 2))
+        self.assertGreaterEqual(row["output"], received)
+        self.assertLess(row["output"], 100)
+        rates = row["prices"]
+        self.assertEqual(int(row["cost_pusd"]),
+                         sum(row.get(name, 0) * int(rates[name]) for name in
+                             ("input", "cached_input", "cache_write", "output", "reasoning")))
+
+    def test_two_processes_of_one_name_run_beside_each_other(self):
+        first = self.start()
+        ids = [self.ask_once(first)]
+        second = self.start()
+        ids += [self.ask_once(first), self.ask_once(second)]
+        self.assertEqual(sorted(path.name for path in first.journal.glob("*.inflight")),
+                         ["test-1.inflight", "test-2.inflight"])
+        self.end(first)
+        ids.append(self.ask_once(second))
+        self.end(second)
+        self.assert_no_table(second)
+        calls = self.assert_numbered(self.lines(second))
+        self.assertEqual(sorted(row["request_id"] for row in calls), sorted(ids))
+        self.assertEqual(sorted(row["epoch"] for row in calls), [1, 1, 2, 2])
+        self.assertEqual({row["outcome"] for row in calls}, {"ok"})
 
     def test_a_new_process_starts_beside_the_files_of_a_dead_one(self):
         gateway = self.start()
@@ -99,12 +188,7 @@ class JournalSurvivesKill(unittest.TestCase):
             file.write(b'{"v":1,"gateway":"te')
         before = path.read_bytes()
         gateway = self.start()
-        conn = wire.H1(gateway.port)
-        reply = conn.request("POST", "/v1/chat/completions", bearer(KEY),
-                             chat("[[fake tokens=2]]"))
-        conn.close()
-        self.assertEqual(reply.status, 200)
-        self.assertEqual(gateway.child.poll(), None)
-        gateway.child.terminate()
-        self.assertEqual(gateway.wait(5), 0)
+        self.ask_once(gateway)
+        self.end(gateway)
         self.assertEqual(path.read_bytes(), before, "a file of another is never written")
+        self.assert_no_table(gateway)
