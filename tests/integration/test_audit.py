@@ -17,7 +17,8 @@ import unittest
 
 import harness
 import wire
-from harness import ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, model, tenants, wait_until
+from harness import (ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, model, new_id, tenants,
+                     wait_until)
 
 
 def tollgate(*arguments, environment=None):
@@ -48,18 +49,21 @@ class Audit(unittest.TestCase):
         return gateway
 
     def ask(self, gateway, count=5):
+        """Answered requests, the last one's row on disk."""
         conn = wire.H1(gateway.port)
         for number in range(count):
-            reply = conn.request("POST", "/v1/chat/completions", bearer(KEY),
+            request_id = new_id()
+            reply = conn.request("POST", "/v1/chat/completions",
+                                 dict(bearer(KEY), **{"x-request-id": request_id}),
                                  chat("[[fake tokens=5]]", stream=number % 2 == 1))
             self.assertEqual(reply.status, 200)
         conn.close()
+        gateway.row_of(request_id)
 
     def journal_of_two_processes(self):
         """The first one killed; both with rows. The gateway, stopped."""
         gateway = self.start()
         self.ask(gateway)
-        wait_until(lambda: len(gateway.calls()) == 5)
         gateway.kill()
         gateway = self.start()
         self.ask(gateway)
@@ -186,7 +190,6 @@ class Audit(unittest.TestCase):
     def test_a_correction_is_a_row_of_its_own(self):
         gateway = self.start()
         self.ask(gateway)
-        wait_until(lambda: len(gateway.calls()) == 5)
         row = gateway.calls()[0]
         name = f"{row['gateway']}/{row['epoch']}/{row['seq']}"
         common = ["--by", "anna", "--why", "a dispute", "--config", gateway.config_path]
