@@ -22,6 +22,7 @@
 #include "config/base/clock.h"
 #include "config/base/log.h"
 #include "config/base/metrics.h"
+#include "meter/leftover.h"
 #include "meter/posted.h"
 #include "meter/scribe.h"
 
@@ -294,6 +295,8 @@ static enum err bury_dead(struct journal *journal, char *problem, size_t problem
         err = ERR_INTERNAL;
     if (report.rows > 0)
         tell_line(journal, false);
+    if (report.tables > 0 || !journal->running)
+        leftover_release(journal->place.store);
     return err;
 }
 

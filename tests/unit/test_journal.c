@@ -12,7 +12,8 @@
  *            6. Who waits for a row is rung once, when it is synced.
  *            7. Who tells anchors hears of each head, and of the newest line once.
  *            8. Without a directory rows are counted.
- *            9. What dead processes left becomes rows before anything else does. */
+ *            9. What dead processes left becomes rows before anything else does; what they had
+ *               reserved is given back. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -597,6 +599,40 @@ static void what_dead_processes_left_comes_behind_the_open_line(void **state)
     tear_down(&desk);
 }
 
+static void blocks_that_the_dead_had_reserved_are_given_back(void **state)
+{
+    (void)state;
+    static struct desk desk;
+    char dead[160], living[160];
+    struct stat before, after;
+    for (int i = 0; i < 2; i++) { /* two processes with reserved files; one left its table */
+        char *path = i == 0 ? dead : living;
+        snprintf(path, sizeof(dead), "%s/g2-%d-1.jsonl", home, i + 1);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd, "kept", 4), 4);
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1 << 20) != 0)
+            skip(); /* a filesystem without reserves */
+        close(fd);
+    }
+    snprintf(problem, sizeof(problem), "%s/g2-2.inflight", home);
+    const int table = open(problem, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(table, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(stat(dead, &before), 0);
+    assert_true(before.st_blocks * 512 >= 1 << 20);
+
+    set_up(&desk, 4, false);
+    assert_true(journal_stop(desk.journal));
+
+    assert_int_equal(stat(dead, &after), 0);
+    assert_int_equal(after.st_size, 4);
+    assert_true(after.st_blocks * 512 < 1 << 20);
+    assert_memory_equal(&after.st_mtim, &before.st_mtim, sizeof(before.st_mtim));
+    assert_int_equal(stat(living, &after), 0);
+    assert_true(after.st_blocks * 512 >= 1 << 20);
+    close(table);
+    tear_down(&desk);
+}
+
 /* ---- the disk ---- */
 
 static void a_file_at_its_limit_keeps_the_slots_until_it_may_grow(void **state)
@@ -873,6 +909,7 @@ int main(void)
         IN_HOME(a_file_of_its_size_is_followed_by_the_next),
         IN_HOME(a_file_of_its_age_is_followed_by_the_next_when_it_has_rows),
         IN_HOME(what_dead_processes_left_comes_behind_the_open_line),
+        IN_HOME(blocks_that_the_dead_had_reserved_are_given_back),
         IN_HOME(a_file_at_its_limit_keeps_the_slots_until_it_may_grow),
         IN_HOME(what_the_disk_does_not_take_stays_in_the_table_at_the_end),
         IN_HOME(a_removed_file_is_no_place_for_rows),
