@@ -11,6 +11,7 @@
 
 #include "config/base/clock.h"
 #include "config/base/log.h"
+#include "config/base/money.h"
 #include "gateway/reply.h"
 
 #define LINE_BYTES 8192     /* every text at its longest, each byte escaped to six, fits */
@@ -230,7 +231,7 @@ static void put_ending(struct line *line, const struct exchange *x)
 
 static void put_cost(struct line *line, const struct exchange *x, int64_t cost_pusd)
 {
-    char usd[40];
+    char usd[MONEY_TEXT_BYTES];
 
     if (x->delivered_source != SOURCE_NONE) {
         number_member(line, SPAN(",\"input_tokens\":"), x->delivered.input);
@@ -241,7 +242,7 @@ static void put_cost(struct line *line, const struct exchange *x, int64_t cost_p
     if (x->attempts > 0) {
         text_member(line, SPAN(",\"source\":\""), span_of(source_names[x->delivered_source]), 16);
         put(line, SPAN(",\"cost_usd\":\""));
-        put(line, (struct span){usd, meter_format_usd(cost_pusd, usd)});
+        put(line, (struct span){usd, money_print_usd(cost_pusd, usd)});
         put(line, SPAN("\""));
     }
 }
@@ -274,7 +275,7 @@ static void put_json(struct line *line, const struct exchange *x, int64_t cost_p
 /* 15:04:05.678 200 POST /v1/chat/completions acme small/s1 12+34 tokens 0.000123 USD 45.678 ms */
 static void put_readable(struct line *line, const struct exchange *x, int64_t cost_pusd)
 {
-    char usd[40];
+    char usd[MONEY_TEXT_BYTES];
 
     put_time(line, x->worker->wall_us);
     put(line, SPAN(" "));
@@ -299,7 +300,7 @@ static void put_readable(struct line *line, const struct exchange *x, int64_t co
         put(line, SPAN("+"));
         put_number(line, x->delivered.output > 0 ? x->delivered.output : 0);
         put(line, SPAN(" tokens "));
-        put(line, (struct span){usd, meter_format_usd(cost_pusd, usd)});
+        put(line, (struct span){usd, money_print_usd(cost_pusd, usd)});
         put(line, SPAN(" USD"));
     }
     if (has_cause(x)) {

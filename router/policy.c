@@ -28,7 +28,7 @@ static int64_t price_of_a_pair(const struct config_model *model)
 {
     int64_t sum = 0;
 
-    if (__builtin_add_overflow(model->prices[0].input, model->prices[0].output, &sum))
+    if (__builtin_add_overflow(model->prices[0].rates.input, model->prices[0].rates.output, &sum))
         return INT64_MAX;
     return sum;
 }

@@ -50,7 +50,7 @@ const struct config_class *router_classify(const struct config *config,
 /* The models an ask may be served by, best first: the class's model (else the one asked for), then
  * its own fallbacks, each once, only those in allowed, at most MODEL_CANDIDATES_MAX.
  * model_asked "auto" without a class model (and no model of that name): every allowed model,
- * cheapest first (by prices[0].input + prices[0].output).
+ * cheapest first (by prices[0].rates.input + .output).
  * Returns their number: 0 = the model does not exist or is not allowed. A model asked for that is
  * not allowed yields 0, not its fallbacks. */
 #define MODEL_CANDIDATES_MAX 8
