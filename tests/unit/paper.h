@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/paper.h: journals made by hand, for the tests of those who read them.
  *
- * For:       files of open lines, calls, adjusts and heads, chained and signed, in a directory of one
- *            test, and anchors of their lines.
+ * For:       files of open lines, calls, adjusts and heads, chained and signed, in a directory of
+ *            one test, and anchors of their lines.
  * Knows not: what a test spoils in them. */
 #ifndef TESTS_UNIT_PAPER_H
 #define TESTS_UNIT_PAPER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_adjust.c: corrections as rows of their own (meter/adjust.c).
  *
- * Promises:  1. A correction is an epoch of its own: open, adjust, head; what was there is untouched,
- *               and an audit of all of it is good.
+ * Promises:  1. A correction is an epoch of its own: open, adjust, head; what was there is
+ *               untouched, and an audit of all of it is good.
  *            2. A void takes back what is left of a charge, once; no correction takes back more
  * than was charged.
  *            3. What cannot be corrected is refused, and nothing is written then.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_audit.c: does the journal hold what it promises (meter/audit*.c)?
  *
- * Promises:  1. A good journal has no findings: several files, a killed process, overlapping epochs,
- *               files that retention deleted, rows of version 1, a file that is being written.
+ * Promises:  1. A good journal has no findings: several files, a killed process, epochs that
+ *               overlap, files that retention deleted, rows of version 1, a file that is being
+ *               written.
  *            2. What is changed, cut, missing, moved or doubled is found, up to the last anchor,
  * with file, seq and byte offset.
  *            3. Amounts are worked out again; no exchange has two rows; adjusts correct what is

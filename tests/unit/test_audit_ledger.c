@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_audit_ledger.c: is the ledger what the journal says (meter/audit_ledger.c)?
  *
- * Promises:  1. A ledger that was fed from the journal has no findings, over many thousands of rows,
- *               months, epochs, corrections and files that retention deleted.
+ * Promises:  1. A ledger that was fed from the journal has no findings, over many thousands of
+ *               rows, months, epochs, corrections and files that retention deleted.
  *            2. A row that the ledger has otherwise, lacks, or has beyond the journal is named.
  *            3. Rows by the thousand that differ are told as that, once looked at closely enough.
  */
