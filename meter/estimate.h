@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/estimate.h: what was learned of each model's tokens, outliving snapshots.
  *
- * For:       meter_estimate(), meter_learn() and meter_estimate_error() of the door, and the book-keeping
- *            behind them.
+ * For:       meter_estimate(), meter_learn() and meter_estimate_error() of the door, and the
+ *            book-keeping behind them.
  * Called by: meter.c, inflight.c (guesses of a crash), quote.c.
  * Knows not: slots, prices. */
 #ifndef METER_ESTIMATE_H

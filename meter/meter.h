@@ -89,9 +89,10 @@ struct meter_route {
     int64_t sent_us;  /* wall, 0: not sent */
     uint32_t attempts;
     const struct price *price; /* of an adopted snapshot */
-    const struct estimate_state *estimate; /* with prompt_bytes: what a crash is settled by where the */
-    int64_t prompt_bytes;                  /* server says no running usage */
-    struct span why; /* reason in words, short */
+    const struct estimate_state
+        *estimate;        /* with prompt_bytes: what a crash is settled by where the */
+    int64_t prompt_bytes; /* server says no running usage */
+    struct span why;      /* reason in words, short */
 };
 /* Writes the route into the slot; texts are copied, cut to what fits. The slot must be open. */
 void meter_route(struct slot *slot, const struct meter_route *route);
@@ -184,33 +185,34 @@ void meter_estimate_error(const struct estimate_state *state, int64_t *out_promp
 
 /* What of an ask decides its cost. */
 struct meter_ask {
-    int64_t text_bytes;   /* raw text of prompts, messages and tools; at least one token needs one
-                           * byte, so it bounds them */
+    int64_t text_bytes; /* raw text of prompts, messages and tools; at least one token needs one
+                         * byte, so it bounds them */
     int64_t messages;
     int64_t tools;
-    int64_t tool_bytes;   /* of their JSON, calls included, within text_bytes */
-    int64_t other_bytes;  /* of what a chat template may be shown besides; no part of text_bytes */
-    int64_t token_ids;    /* prompts given as token ids; their spelling is not in text_bytes */
+    int64_t tool_bytes;  /* of their JSON, calls included, within text_bytes */
+    int64_t other_bytes; /* of what a chat template may be shown besides; no part of text_bytes */
+    int64_t token_ids;   /* prompts given as token ids; their spelling is not in text_bytes */
     int64_t parts[PART_KINDS];
-    int64_t prompts;      /* ≥ 1 */
-    int64_t n;            /* answers a prompt, ≥ 1 */
-    int64_t max_tokens;   /* asked for; -1: not said */
-    bool opaque;          /* its prompt cannot be judged: it brings a template, or embeddings */
-    bool generates;       /* false: embeddings, rerank …: no output */
-    int64_t default_output; /* what an absent bound means upstream (16 for completions); -1: no bound */
+    int64_t prompts;    /* ≥ 1 */
+    int64_t n;          /* answers a prompt, ≥ 1 */
+    int64_t max_tokens; /* asked for; -1: not said */
+    bool opaque;        /* its prompt cannot be judged: it brings a template, or embeddings */
+    bool generates;     /* false: embeddings, rerank …: no output */
+    int64_t
+        default_output; /* what an absent bound means upstream (16 for completions); -1: no bound */
     enum service_tier tier;
 };
 
 struct meter_quote {
-    bool bounded;         /* false: there is no bound (a part without part_tokens, no output limit) */
+    bool bounded; /* false: there is no bound (a part without part_tokens, no output limit) */
     const char *unbounded_by; /* in words, static */
-    struct usage most;    /* all input at the dearest class of input, all output likewise */
-    int64_t most_pusd;    /* no call of this ask can cost more; -1: unbounded, or does not fit */
+    struct usage most;        /* all input at the dearest class of input, all output likewise */
+    int64_t most_pusd; /* no call of this ask can cost more; -1: unbounded, or does not fit */
     struct usage probable;
     int64_t probable_pusd; /* -1: does not fit */
     struct rates rates;    /* that the probable cost is made of, the tier's factor in them … */
     int64_t price_from_us; /* … and which dated price they are of */
-    int64_t output_bound; /* max_tokens that the bound counts on; -1: none */
+    int64_t output_bound;  /* max_tokens that the bound counts on; -1: none */
 };
 
 /* What an ask costs at most and probably, on a model, admitted at a moment (wall, µs). Pure but for
@@ -238,13 +240,14 @@ void meter_reconcile(const struct config_replica *replica, const struct load *lo
 
 struct meter_replica_view {
     int64_t prompt_tokens, generation_tokens; /* ours: of attempts that ended */
-    int64_t engine_prompt_tokens, engine_generation_tokens; /* the engine's over the same time; -1 */
+    int64_t engine_prompt_tokens,
+        engine_generation_tokens;                         /* the engine's over the same time; -1 */
     int64_t drift_prompt_tokens, drift_generation_tokens; /* engine − ours, at the last moment when
                                                            * nothing was under way; 0 until then */
-    int64_t drift_age_ms; /* since that moment; -1: there was none yet */
+    int64_t drift_age_ms;     /* since that moment; -1: there was none yet */
     uint64_t engine_restarts; /* times its counters fell: the comparison began anew */
     int64_t tokens_per_hour;  /* measured: tokens that had to be computed; -1: not yet */
-    int64_t unit_cost_pusd;   /* what such a token costs us; -1: usd_per_hour not said, or not yet */
+    int64_t unit_cost_pusd; /* what such a token costs us; -1: usd_per_hour not said, or not yet */
 };
 void meter_replica_view(const struct config_replica *replica, const struct config *config,
                         uint64_t now_ns, struct meter_replica_view *out_view);
@@ -268,10 +271,10 @@ MUST_CHECK enum err meter_query(struct meter *meter, struct meter_query *query);
 struct meter_view {
     uint32_t slots, open, ended_waiting;
     uint64_t rows;
-    bool failing; /* the last write failed */
-    bool full;    /* no room for new work: what is under way still fits the reserve */
-    uint64_t recovered; /* rows made of what dead processes left, since the start */
-    uint64_t synced;    /* rows that a power cut cannot take any more */
+    bool failing;          /* the last write failed */
+    bool full;             /* no room for new work: what is under way still fits the reserve */
+    uint64_t recovered;    /* rows made of what dead processes left, since the start */
+    uint64_t synced;       /* rows that a power cut cannot take any more */
     int64_t anchor_age_ms; /* since the last anchor was told; -1: none yet, or nowhere to tell */
     int64_t ledger_behind_rows; /* not in the ledger yet; -1: there is none */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_meter.c: the door of the meter (meter/meter.c).
  *
- * Promises:  1. An admitted exchange becomes exactly one row in the gateway's own file, priced as its
- *               route said, whatever the configuration says by then.
+ * Promises:  1. An admitted exchange becomes exactly one row in the gateway's own file, priced as
+ *               its route said, whatever the configuration says by then.
  *            2. Killed at any instant, the next process makes the missing rows: each exchange has
  *               one, and no number in it is torn.
  *            3. Two processes of one name overlap, each with an epoch of its own.
