@@ -89,10 +89,10 @@ struct meter_route {
     int64_t sent_us;  /* wall, 0: not sent */
     uint32_t attempts;
     const struct price *price; /* of an adopted snapshot */
-    const struct estimate_state
-        *estimate;        /* with prompt_bytes: what a crash is settled by where the */
-    int64_t prompt_bytes; /* server says no running usage */
-    struct span why;      /* reason in words, short */
+    /* What a crash is settled by where the server says no running usage. */
+    const struct estimate_state *estimate;
+    int64_t prompt_bytes;
+    struct span why; /* reason in words, short */
 };
 /* Writes the route into the slot; texts are copied, cut to what fits. The slot must be open. */
 void meter_route(struct slot *slot, const struct meter_route *route);
@@ -193,13 +193,12 @@ struct meter_ask {
     int64_t other_bytes; /* of what a chat template may be shown besides; no part of text_bytes */
     int64_t token_ids;   /* prompts given as token ids; their spelling is not in text_bytes */
     int64_t parts[PART_KINDS];
-    int64_t prompts;    /* ≥ 1 */
-    int64_t n;          /* answers a prompt, ≥ 1 */
-    int64_t max_tokens; /* asked for; -1: not said */
-    bool opaque;        /* its prompt cannot be judged: it brings a template, or embeddings */
-    bool generates;     /* false: embeddings, rerank …: no output */
-    int64_t
-        default_output; /* what an absent bound means upstream (16 for completions); -1: no bound */
+    int64_t prompts;        /* ≥ 1 */
+    int64_t n;              /* answers a prompt, ≥ 1 */
+    int64_t max_tokens;     /* asked for; -1: not said */
+    bool opaque;            /* its prompt cannot be judged: it brings a template, or embeddings */
+    bool generates;         /* false: embeddings, rerank …: no output */
+    int64_t default_output; /* what no limit means upstream (completions: 16); -1: no bound */
     enum service_tier tier;
 };
 
@@ -240,8 +239,8 @@ void meter_reconcile(const struct config_replica *replica, const struct load *lo
 
 struct meter_replica_view {
     int64_t prompt_tokens, generation_tokens; /* ours: of attempts that ended */
-    int64_t engine_prompt_tokens,
-        engine_generation_tokens;                         /* the engine's over the same time; -1 */
+    /* The engine's over the same time; -1. */
+    int64_t engine_prompt_tokens, engine_generation_tokens;
     int64_t drift_prompt_tokens, drift_generation_tokens; /* engine − ours, at the last moment when
                                                            * nothing was under way; 0 until then */
     int64_t drift_age_ms;     /* since that moment; -1: there was none yet */
