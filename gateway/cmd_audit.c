@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/cmd_audit.c: tollgate audit.
  *
- * For:       operators and auditors: is the journal what was written, are its amounts right, and does
- *            the ledger say the same? Exit 0: yes, 1: no, 2: used wrongly.
+ * For:       operators and auditors: is the journal what was written, are its amounts right, and
+ *            does the ledger say the same? Exit 0: yes, 1: no, 2: used wrongly.
  * Called by: main.c.
  * Knows not: what is checked, and how (meter/audit.c). */
 #include <inttypes.h>

@@ -218,6 +218,10 @@ static enum err open_anchors(struct audit *audit, char *path, size_t path_size, 
     audit->anchors_path = path;
     if (lines_open(AT_FDCWD, path, 0, &audit->anchors) == OK)
         return OK;
+    if (audit->options->anchors == NULL && errno == ENOENT) { /* none was told yet */
+        audit->anchors_path = NULL;
+        return OK;
+    }
     (void)snprintf(problem, problem_size, "anchors %s: %s", path, strerror(errno));
     return ERR_INTERNAL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/audit_files.c: which files an audit goes through.
  *
- * For:       the journal's files, and the first and last lines of those that retention deleted, in one
- *            order; which of them holds a row.
+ * For:       the journal's files, and the first and last lines of those that retention deleted, in
+ *            one order; which of them holds a row.
  * Called by: audit.c and its other parts.
  * Knows not: what lines say, but for what retired.jsonl is made of. */
 #include "meter/audit.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/audit_names.c: who names which line of the journal.
  *
- * For:       the `before` of open lines and the anchors: each line that they name must be there with
- *            the hash that they say; and how far anchors reach.
+ * For:       the `before` of open lines and the anchors: each line that they name must be there
+ *            with the hash that they say; and how far anchors reach.
  * Called by: audit.c.
  * Knows not: amounts, the ledger. */
 #include "meter/audit.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/audit_rows.c: what rows say: amounts, exchanges, corrections.
  *
- * For:       every amount worked out again, no exchange twice, adjusts that correct what is there and
- *            take back no more than was charged.
+ * For:       every amount worked out again, no exchange twice, adjusts that correct what is there
+ *            and take back no more than was charged.
  * Called by: audit.c.
  * Knows not: chains, signatures. */
 #include "meter/audit.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/chain.h: lines of the journal, one after another: is each where it belongs; pure.
  *
- * For:       the audit: v, gateway, epoch, seq, prev, the first and the last line of files, and heads'
- *            signatures.
+ * For:       the audit: v, gateway, epoch, seq, prev, the first and the last line of files, and
+ *            heads' signatures.
  * Called by: audit.c.
  * Knows not: files, amounts, what other epochs say of this one.
  *
