@@ -192,7 +192,9 @@ enum err invoice_sheet_add_other(struct invoice_sheet *sheet, struct span model,
 static const struct price *price_from(const struct config *config, struct span name,
                                       int64_t from_us)
 {
-    const struct config_model *model = config_find_model(config, name);
+    /* What stands for a configuration when only paths are given has no models, and no snapshot. */
+    const struct config_model *model =
+        config->model_count > 0 ? config_find_model(config, name) : NULL;
 
     for (uint32_t i = 0; model && i < model->price_count; i++)
         if (model->prices[i].from_us == from_us)

@@ -201,7 +201,7 @@ static const struct price volume_price = {.from_us = 7,
                                           .volumes = {{.above = 1000, .factor_ppm = 900000}}};
 static struct price prices[1];
 static struct config_model model = {.name = {"small", 5}, .prices = prices, .price_count = 1};
-static const struct config config = {.generation = 1};
+static const struct config config = {.models = &model, .model_count = 1};
 
 /* In place of the configuration's. */
 const struct config_model *config_find_model(const struct config *from, struct span name)
