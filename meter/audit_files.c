@@ -75,8 +75,8 @@ static void each_retired(struct audit *audit, struct lines *lines, bool tell,
         if (lines_next(lines, &line) != LINE_WHOLE)
             return;
         if (record_read(line, &record, problem, sizeof(problem)) != OK) {
-            if (tell)
-                audit_tell(audit, AUDIT_DAMAGED, RETIRED, 0, at, "not a row: %s", problem);
+            if (tell) /* what it stood for is missing, or was noted again */
+                audit_tell(audit, AUDIT_NOTE, RETIRED, 0, at, "a line that was cut: %s", problem);
             continue;
         }
         if (record.kind == RECORD_OPEN) {
