@@ -19,6 +19,7 @@
 
 #include "meter/files.h"
 #include "meter/record.h"
+#include "meter/skim.h"
 
 #define FILE_CLOCK_US 1000000 /* files are stamped by a clock that goes in steps */
 #define TENANT_BYTES_MAX 128u /* what row_open_bytes_max() counts on */
@@ -430,6 +431,29 @@ static enum err post_row(struct history *history, const struct record *record)
     return history_post(history, (struct span){tenant, bytes}, record->cost_pusd);
 }
 
+/* Posts plain charges as far as they come; *last_line and *last_seq: the last of them. */
+static enum err post_plain_rows(struct history *history, struct lines *lines, uint64_t behind_seq,
+                                struct span *last_line, uint64_t *last_seq)
+{
+    size_t at = lines->at;
+    enum err err = OK;
+    struct skimmed row;
+    struct span line;
+
+    while (err == OK && lines_next(lines, &line) == LINE_WHOLE && skim_row(line, &row) &&
+           (uint64_t)row.seq > behind_seq &&
+           (span_equal(row.kind, SPAN("call")) || span_equal(row.kind, SPAN("adjust")))) {
+        err = history_post(history, row.tenant, row.cost_pusd);
+        if (err != OK)
+            break;
+        *last_line = line;
+        *last_seq = (uint64_t)row.seq;
+        at = lines->at;
+    }
+    lines->at = at;
+    return err == ERR_BAD_VALUE ? OK : err; /* said with its place when it is read again */
+}
+
 /* Posts what a file has behind a line. *last: the last line, when there was one. */
 static enum err count_file(struct reading *reading, const char *file, size_t at,
                            uint64_t behind_seq, struct row_before *last)
@@ -443,7 +467,8 @@ static enum err count_file(struct reading *reading, const char *file, size_t at,
     if (err != OK)
         return err;
     skip_counted(&lines, behind_seq);
-    while (next_row(reading, file, &lines, &line, &record, &err)) {
+    err = post_plain_rows(reading->history, &lines, behind_seq, &last_line, &last_seq);
+    while (err == OK && next_row(reading, file, &lines, &line, &record, &err)) {
         if (record.seq <= behind_seq)
             continue;
         err = post_row(reading->history, &record);
@@ -454,6 +479,7 @@ static enum err count_file(struct reading *reading, const char *file, size_t at,
             break;
         last_line = line;
         last_seq = record.seq;
+        err = post_plain_rows(reading->history, &lines, behind_seq, &last_line, &last_seq);
     }
     if (last_line.data)
         name_line(last, file, last_seq, last_line);
