@@ -133,6 +133,11 @@ static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
     chain_begin(&audit->chain, file->gateway, file->epoch);
     for (size_t i = 0; i < epoch->count && audit->err == OK; i++)
         read_piece(audit, (uint32_t)(epoch->first + i), epoch, i + 1 == epoch->count);
+    if (!audit->chain.unlinked)
+        audit->linked_gateway = file->gateway;
+    else if (audit->linked_gateway != NULL && strcmp(audit->linked_gateway, file->gateway) == 0)
+        audit_tell(audit, AUDIT_CHAIN, file->name, 0, -1,
+                   "lines of version 1, though this gateway wrote version 2 before");
     epoch->last_seq = audit->chain.seq;
     epoch->closed = audit->chain.ended_file;
 }

@@ -88,6 +88,7 @@ struct audit {
     /* Where the run is. */
     const char *at_file;
     int64_t at_offset;
+    const char *linked_gateway; /* the last one with an epoch of version 2 */
 
     uint8_t (*ids)[16]; /* a table of the exchange ids met; zeros: free */
     size_t id_count, id_room;

@@ -218,6 +218,15 @@ static void rows_of_version_1_are_noted(void **state)
     paper_append(&paper, "g0-1-1.jsonl", line, sizeof(line) - 1);
     assert_good();
     assert_true(found(AUDIT_NOTE, "g0-1-1.jsonl", 0));
+    paper.gateway = "g0"; /* who goes on with version 2 never goes back */
+    paper.epoch = 1;
+    paper_begin(&paper, NULL, 0);
+    paper_head(&paper);
+    assert_good();
+    paper_append(&paper, "g0-3-1.jsonl", line, sizeof(line) - 1);
+    paper_replace(&paper, "g0-3-1.jsonl", "\"epoch\":1", "\"epoch\":3");
+    paper_replace(&paper, "g0-3-1.jsonl", "\"exchange_id\":\"e\"", "\"exchange_id\":\"f\"");
+    assert_found(AUDIT_CHAIN, "g0-3-1.jsonl", 0);
 }
 
 /* ---- 2 ---- */
