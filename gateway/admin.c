@@ -19,6 +19,7 @@
 #include "gateway/identity.h"
 #include "gateway/reply.h"
 #include "gateway/server.h"
+#include "gateway/usage_api.h"
 #include "meter/meter.h"
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -541,6 +542,7 @@ static const struct page {
     {{"/replicas", 9}, false, answer_replicas},
     {{"/config", 7}, false, answer_config},
     {{"/reload", 7}, true, answer_reload},
+    {{"/usage", 6}, false, usage_api_ask_all}, /* answers later: see x->question */
 };
 
 /* The token that the config wants, compared by digest so that time tells nothing of it. */

@@ -21,6 +21,7 @@
 #include "gateway/replica.h"
 #include "gateway/reply.h"
 #include "gateway/steps.h"
+#include "gateway/usage_api.h"
 
 #define INLINE_ARENA_BYTES 1408u
 #define ARENA_CEILING_BYTES (1u << 20)
@@ -171,6 +172,7 @@ static void close_exchange(struct exchange *x)
     assert(x->attempt == NULL && x->slot == NULL && x->ticket.model == NULL);
     deadline_clear(x->worker, &x->deadline);
     server_unwake(x->worker, &x->wake);
+    usage_api_forget(x);
     rider_fini(&x->rider);
     body_free(&x->body);
     arena_fini(&x->arena);

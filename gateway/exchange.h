@@ -21,6 +21,7 @@
 
 struct attempt;
 struct h2_stream;
+struct usage_question;
 
 /* clang-format off */
 #define EXCHANGE_STEPS(STEP)                                              \
@@ -107,6 +108,7 @@ struct exchange {
     enum endpoint endpoint;       /* identify; of a quote, that which is quoted for */
     bool quote;                   /* identify: it asks what an ask would cost, and is not one */
     struct span path_rest;        /* identify: {id} of /v1/models/{id} */
+    struct usage_question *question; /* identify: asked of the ledger, NULL before and after */
     struct ask ask; /* read_ask: spans point into body; what outlives it is copied to arena */
     const struct config_class *class; /* classify */
     const char *class_why;

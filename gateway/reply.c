@@ -307,7 +307,8 @@ static struct span methods_of(const struct exchange *x)
 {
     if (x->endpoint == ENDPOINT_NONE)
         return SPAN(METHODS);
-    return x->endpoint == ENDPOINT_MODELS ? SPAN("GET, HEAD, OPTIONS") : SPAN("POST, OPTIONS");
+    return endpoint_row(x->endpoint)->form == FORM_NONE ? SPAN("GET, HEAD, OPTIONS")
+                                                        : SPAN("POST, OPTIONS");
 }
 
 static void error_fields(struct exchange *x, const struct err_row *row)

@@ -18,6 +18,7 @@
 #include "gateway/quote.h"
 #include "gateway/replica.h"
 #include "gateway/reply.h"
+#include "gateway/usage_api.h"
 #include "router/router.h"
 
 #define REST_MS_MAX 1000 /* a replica that is busy for longer is not waited for */
@@ -76,11 +77,13 @@ static enum verdict fail(struct exchange *x, enum err err, const char *message, 
 
 enum verdict step_identify(struct exchange *x)
 {
+    if (x->question)
+        return usage_api_wait(x);
     if (x->admin) {
         if (!x->body_whole)
             return WAIT;
         admin_answer(x);
-        return ANSWER;
+        return x->question ? usage_api_wait(x) : ANSWER;
     }
     if (admin_answer_health(x))
         return ANSWER;
@@ -92,7 +95,8 @@ enum verdict step_identify(struct exchange *x)
         return ANSWER;
     }
     const bool reads = span_equal(x->method, SPAN("GET")) || span_equal(x->method, SPAN("HEAD"));
-    if (x->endpoint == ENDPOINT_MODELS ? !reads : !span_equal(x->method, SPAN("POST")))
+    if (endpoint_row(x->endpoint)->form == FORM_NONE ? !reads
+                                                     : !span_equal(x->method, SPAN("POST")))
         return fail(x, ERR_NO_METHOD, NULL, NULL);
     const enum err err = identity_find(x->config, x->authorization, x->api_key_header, x->opened_us,
                                        x->identity, &x->key);
@@ -103,6 +107,10 @@ enum verdict step_identify(struct exchange *x)
     if (x->endpoint == ENDPOINT_MODELS) {
         reply_models(x);
         return ANSWER;
+    }
+    if (x->endpoint == ENDPOINT_USAGE || x->endpoint == ENDPOINT_COSTS) {
+        usage_api_ask(x);
+        return x->question ? usage_api_wait(x) : ANSWER;
     }
     if (x->endpoint != ENDPOINT_QUOTE)
         return NEXT;
