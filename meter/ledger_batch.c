@@ -167,8 +167,8 @@ static uint32_t find_name(const struct ledger_batch *batch, uint64_t hash, struc
     uint32_t at = (uint32_t)hash % NAME_SLOTS;
 
     while (batch->names[at] &&
-           (batch->names[at]->hash != hash || batch->names[at]->bytes != key.size ||
-            memcmp(batch->names[at]->text, key.data, key.size) != 0))
+           (batch->names[at]->hash != hash ||
+            !span_equal((struct span){batch->names[at]->text, batch->names[at]->bytes}, key)))
         at = (at + 1) % NAME_SLOTS;
     return at;
 }
@@ -184,7 +184,8 @@ static void keep_name(struct ledger_batch *batch, uint32_t at, uint64_t hash, st
     name->hash = hash;
     name->id = id;
     name->bytes = (uint32_t)key.size;
-    memcpy(name->text, key.data, key.size);
+    if (key.size > 0)
+        memcpy(name->text, key.data, key.size);
     batch->names[at] = name;
     batch->name_count++;
 }
