@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DETAILS_MAX 8u     /* buckets that are looked at row by row */
 #define BUCKETS_JUMP 65536 /* a seq further ahead is damage, and told as such */
@@ -102,6 +103,17 @@ static bool epoch_came(const struct audit *audit, const char *gateway, uint64_t 
     return came;
 }
 
+/* Has an epoch that ended in a head when it was read gone on since, in a file of its own? */
+static bool goes_on(const struct audit *audit, const struct audit_epoch *epoch)
+{
+    const struct journal_file *file = &audit->pieces[epoch->first].file;
+    char name[NAME_MAX + 1];
+
+    (void)snprintf(name, sizeof(name), "%s-%" PRIu64 "-%" PRIu64 ".jsonl", file->gateway,
+                   file->epoch, epoch->last_seq + 1);
+    return faccessat(audit->directory_fd, name, F_OK, 0) == 0;
+}
+
 enum ledger_row { ROW_COUNTS, ROW_NEWER, ROW_RETIRED, ROW_UNKNOWN };
 
 /* Which of ours the ledger's row should be. */
@@ -116,7 +128,7 @@ static enum ledger_row place_row(const struct audit *audit, const struct record 
     if (*out_epoch == NULL)
         return epoch_came(audit, gateway, record->epoch) ? ROW_NEWER : ROW_UNKNOWN;
     if (record->seq > (*out_epoch)->last_seq)
-        return (*out_epoch)->closed ? ROW_UNKNOWN : ROW_NEWER;
+        return (*out_epoch)->closed && !goes_on(audit, *out_epoch) ? ROW_UNKNOWN : ROW_NEWER;
     piece = audit_piece_of(audit, *out_epoch, record->seq);
     if (piece != AUDIT_NO_PIECE && audit->pieces[piece].retired)
         return ROW_RETIRED;
