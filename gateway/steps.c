@@ -295,9 +295,11 @@ static struct span trace_id(struct span traceparent)
 
 enum verdict step_admit(struct exchange *x)
 {
+    const struct span request_id = reply_request_id(x);
+    const bool own_id = request_id.data == x->exchange_id; /* the row has that already */
     struct meter_opening opening = {
         .exchange_id = {x->exchange_id, 32},
-        .request_id = reply_request_id(x),
+        .request_id = own_id ? (struct span){NULL, 0} : request_id,
         .trace_id = trace_id(x->traceparent),
         .tenant = x->key->tenant->name,
         .key = x->key->id,
