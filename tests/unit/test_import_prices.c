@@ -2,7 +2,7 @@
 /* tests/unit/test_import_prices.c: LiteLLM's price map as price lists of ours
  * (config/import_prices.c, import_list.c).
  *
- * Promises:  1. A number is taken as it is written: 1.5e-07 is 0.15 USD per million tokens, exactly.
+ * Promises:  1. A number is taken as it is written: 1.5e-07 is exactly 0.15 USD per million.
  *            2. A model is taken with all its standard prices or not at all; why not is said with
  *               line and field: a float's noise, finer than a picodollar, two prices for one thing.
  *            3. Prices above a length of prompt are brackets; ranges are brackets too.
