@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/anchor.c: the journal's newest line told to places that the operator names.
  *
- * For:       a file that anchors are appended to, a command that reads each from its standard input.
+ * For:       a file that anchors are appended to, a command that reads each from its standard
+ *            input.
  * Called by: keeper.c, on its thread alone.
  * Knows not: where news come from, when they are due. */
 #include "meter/anchor.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/books.h: what was charged; the door of this room for those who read.
  *
- * For:       the journal's directory and the ledger beside it: usage, invoices, corrections, audits.
+ * For:       the journal's directory and the ledger beside it: usage, invoices, corrections,
+ *            audits.
  * Promises:  1. The journal is the record; the ledger is a view of it that can be made anew.
  *            2. Feeding twice changes nothing: rows are known by gateway, epoch and seq.
  *            3. Sums are exact: 128 bits, no float.
@@ -21,8 +22,8 @@
 struct books;
 struct record; /* meter/record.h: a row as read; its texts borrow from the callback's call */
 
-/* The ledger of a configuration: without meter.ledger a file ledger.db in the journal's directory is
- * used by commands. Makes it when absent. One thread.
+/* The ledger of a configuration: without meter.ledger a file ledger.db in the journal's directory
+ * is used by commands. Makes it when absent. One thread.
  * Errors: ERR_BAD_VALUE (no journal is configured; a ledger of another version), ERR_INTERNAL,
  * ERR_NO_MEMORY. */
 MUST_CHECK enum err books_open(const struct config *config, struct books **out_books, char *problem,
@@ -31,14 +32,14 @@ void books_close(struct books *books);
 
 /* ---- feeding ---- */
 
-/* Takes rows of the journal in, at most so many, in one transaction per few thousand. *out_rows: how
- * many (may be NULL). Only one process feeds at a time (a lock beside the ledger): another that tries
- * gets OK and 0 rows. Errors: ERR_BAD_VALUE (damage: file and offset in problem; what is before it is
- * in), ERR_INTERNAL. */
+/* Takes rows of the journal in, at most so many, in one transaction per few thousand. *out_rows:
+ * how many (may be NULL). Only one process feeds at a time (a lock beside the ledger): another that
+ * tries gets OK and 0 rows, and books_behind() says what is left. Errors: ERR_BAD_VALUE (damage:
+ * file and offset in problem; what is before it is in, and other files are), ERR_INTERNAL. */
 MUST_CHECK enum err books_feed(struct books *books, int64_t most_rows, int64_t *out_rows,
                                char *problem, size_t problem_size);
 
-/* Rows on disk that are not in the ledger yet, as of the last look. */
+/* Lines on disk that are not in the ledger yet, as of the last feed. */
 int64_t books_behind(const struct books *books);
 
 /* Makes the ledger anew beside the old one and puts it in its place. */
@@ -47,8 +48,8 @@ MUST_CHECK enum err books_rebuild(struct books *books, int64_t *out_rows, char *
 
 /* ---- usage: sums by any columns ---- */
 
-/* What lines may be grouped by. Those before BY_TRACE come from roll-ups (a quarter of an hour: every
- * zone's hours, days and months begin on one); the others from the rows. */
+/* What lines may be grouped by. Those before BY_TRACE come from roll-ups (a quarter of an hour:
+ * every zone's hours, days and months begin on one); the others from the rows. */
 /* clang-format off */
 #define BOOKS_COLUMNS(COLUMN)                                                     \
     COLUMN(TENANT,   tenant)                                                      \
@@ -92,7 +93,7 @@ struct books_ask {
     int64_t bucket_us;       /* 0, or a bucket of so long (a minute) that begins at the period */
     enum books_column by[BOOKS_BY_MAX];
     uint32_t by_count;
-    struct span tag; /* group by this tag's value in place of BY_TAGS; {NULL, 0}: the whole object */
+    struct span tag; /* BY_TAGS groups and filters by this tag's value; {NULL, 0}: whole objects */
     struct books_filter filters[BOOKS_FILTERS_MAX];
     uint32_t filter_count;
 };
@@ -101,11 +102,13 @@ struct books_ask {
 struct books_line {
     int64_t bucket_us;               /* where its bucket begins; INT64_MIN: no buckets */
     struct span by[BOOKS_BY_MAX];    /* in the order asked; {NULL, 0}: absent in the rows */
-    int64_t calls, billed_calls, failed_calls; /* failed: outcome is neither ok nor hit nor joined */
-    struct usage usage;              /* sums, never -1; of billable rows */
+    int64_t calls, billed_calls;
+    int64_t failed_calls;            /* outcome is neither ok nor hit nor joined */
+    struct usage usage;              /* sums, of billable rows and adjusts; never unknown */
     money_sum cost_pusd;             /* adjusts included */
     money_sum adjusted_pusd;         /* of these, by adjusts */
-    money_sum own_cost_pusd;         /* what the tokens cost us: Σ computed tokens × unit cost, where known */
+    money_sum own_cost_pusd;         /* what the tokens cost us: Σ computed tokens × unit cost,
+                                      * where known */
     int64_t own_cost_calls;          /* billed calls whose unit cost is known */
     int64_t busy_us;                 /* Σ of sent to ended */
     int64_t bytes_in, bytes_out;
@@ -118,8 +121,9 @@ MUST_CHECK enum err books_usage(struct books *books, const struct books_ask *ask
                                 bool (*visit)(void *owner, const struct books_line *line),
                                 void *owner, char *problem, size_t problem_size);
 
-/* Failed, retried, cut and crashed work by replica and cause: attempts' wasted tokens of the period,
- * and what they cost us (own_cost_pusd); by[0] is the model, by[1] the replica, by[2] the cause. */
+/* Failed, retried, cut and crashed work by replica and cause: attempts' wasted tokens of the
+ * period, and what they cost us (own_cost_pusd); by[0] is the model, by[1] the replica, by[2] the
+ * cause; calls counts attempts. */
 MUST_CHECK enum err books_waste(struct books *books, const struct period *period,
                                 bool (*visit)(void *owner, const struct books_line *line),
                                 void *owner, char *problem, size_t problem_size);
@@ -127,8 +131,8 @@ MUST_CHECK enum err books_waste(struct books *books, const struct period *period
 /* ---- rows ---- */
 
 /* Rows in the order of their admission: of a tenant ({NULL, 0}: of all) in a period; or those whose
- * request, exchange or trace id is `id` (then the period may be NULL), and adjusts of them. line: the
- * whole line as the journal has it. */
+ * request, exchange, trace or row id ("g1/7/123") is `id` (then the period may be NULL), and
+ * adjusts of them. line: the whole line as the journal has it. */
 MUST_CHECK enum err books_rows(struct books *books, struct span tenant, const struct period *period,
                                struct span id,
                                bool (*visit)(void *owner, const struct record *record,
@@ -165,8 +169,8 @@ struct invoice {
 
 #define INVOICE_GRACE_US (INT64_C(86400) * 1000000)
 
-/* The invoice of a tenant's period: a line for each model, class of token, tier, price and step with
- * tokens; a line for each volume discount and adjust; and, when the rounded lines do not sum to the
+/* The invoice of a tenant's period: a line for each model, class of token, tier, price and step
+ * with tokens; a line for each volume discount and adjust; and, when the rounded lines do not sum to the
  * rounded sum, one line with the residue. now_us decides `closed`. Free with books_invoice_free().
  * Errors: ERR_BAD_VALUE (a sum does not fit), ERR_INTERNAL, ERR_NO_MEMORY. */
 MUST_CHECK enum err books_invoice(struct books *books, const struct config *config,
@@ -227,7 +231,7 @@ enum audit_finding_kind {
     AUDIT_PRICE,       /* a row's amount is not what its tokens and rates come to */
     AUDIT_TWICE,       /* two rows of one exchange */
     AUDIT_LEDGER,      /* the ledger has another row, more or fewer */
-    AUDIT_NOTE         /* not a fault: a torn end of a dead process, a file without a head yet … */
+    AUDIT_NOTE         /* no fault: a torn end of a dead process, a file without a head yet … */
 };
 
 struct audit_finding {
@@ -244,7 +248,7 @@ struct audit_sums {
     money_sum charged_pusd;
 };
 
-/* Reads the whole journal and checks it. visit is called for each finding. Exit is up to the caller:
+/* Reads the whole journal and checks it. visit is called for each finding. Exit is the caller's:
  * findings > 0 means no. Errors: ERR_INTERNAL (cannot read), ERR_NO_MEMORY. */
 MUST_CHECK enum err books_audit(struct books *books, const struct config *config,
                                 const struct audit_options *options,

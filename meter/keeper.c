@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/keeper.c: one thread that keeps the books while the gateway runs.
  *
- * For:       feeds the ledger from the journal, answers questions to it, tells anchors, deletes files
- *            of the journal that have served their time.
+ * For:       feeds the ledger from the journal, answers questions to it, tells anchors, deletes
+ *            files of the journal that have served their time.
  * Called by: meter.c.
  * Knows not: slots, exchanges, SQL.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/keeper.h: one thread that keeps the books while the gateway runs.
  *
- * For:       feeds the ledger from the journal, answers questions to it, tells anchors, deletes files
- *            of the journal that have served their time.
+ * For:       feeds the ledger from the journal, answers questions to it, tells anchors, deletes
+ *            files of the journal that have served their time.
  * Called by: meter.c.
  * Knows not: slots, exchanges, SQL.
  *
@@ -22,7 +22,8 @@ struct keeper_place {
     struct sign_key *key; /* for anchors; the keeper's alone beside the journal's own */
 };
 
-/* Errors: ERR_NO_MEMORY, ERR_INTERNAL (no thread; the ledger cannot be opened: problem says why). */
+/* *out_keeper: NULL when neither a ledger nor a place for anchors is configured.
+ * Errors: ERR_NO_MEMORY, ERR_INTERNAL (no thread), those of books_open(); problem says why. */
 MUST_CHECK enum err keeper_start(const struct keeper_place *place, struct keeper **out_keeper,
                                  char *problem, size_t problem_size);
 

@@ -97,8 +97,7 @@ static const char *const statement_texts[STATEMENTS] = {
     [DATA_VERSION] = "PRAGMA data_version",
 };
 
-/* Statements over all columns of groups: "INSERT … VALUES(NULL, ?, …)", "SELECT … WHERE a = ? AND
- * …" */
+/* Statements over all columns of groups: a question mark for each, or a comparison with one. */
 static void print_group_statement(enum statement which, char out[SQL_BYTES])
 {
     size_t used =

@@ -59,9 +59,9 @@ struct record {
 };
 
 /* Reads a line (without its newline). problem: what is wrong and at which byte, in words.
- * Errors: ERR_BAD_VALUE: not a row of ours (not one JSON object, a field of the wrong type, a number
- *         out of range, a field twice, no v, gateway, epoch, seq or kind). *out_record is then
- *         undefined. */
+ * Errors: ERR_BAD_VALUE: not a row of ours (not one JSON object, a field of the wrong type, a
+ *         number out of range, a field twice, no v, gateway, epoch, seq or kind). *out_record is
+ *         then undefined. */
 MUST_CHECK enum err record_read(struct span line, struct record *out_record, char *problem,
                                 size_t problem_size);
 

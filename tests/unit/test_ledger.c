@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_ledger.c: the journal as tables to ask (meter/ledger*.c, meter/books.c).
  *
- * Promises:  1. Rows come in once, however often the journal is fed, and go on where they were left.
+ * Promises:  1. Rows come in once, however often the journal is fed, from where they were left.
  *            2. Sums are exact past 64 bits; what does not fit the answer is refused.
  *            3. Roll-ups and rows say the same, at any edge of a period.
  *            4. Damage halts its file, with file and offset; other files go on.
