@@ -170,8 +170,9 @@ struct invoice {
 #define INVOICE_GRACE_US (INT64_C(86400) * 1000000)
 
 /* The invoice of a tenant's period: a line for each model, class of token, tier, price and step
- * with tokens; a line for each volume discount and adjust; and, when the rounded lines do not sum to the
- * rounded sum, one line with the residue. now_us decides `closed`. Free with books_invoice_free().
+ * with tokens; a line for each volume discount and adjust; and, when the rounded lines do not sum
+ * to the rounded sum, one line with the residue. now_us decides `closed`. Free with
+ * books_invoice_free().
  * Errors: ERR_BAD_VALUE (a sum does not fit), ERR_INTERNAL, ERR_NO_MEMORY. */
 MUST_CHECK enum err books_invoice(struct books *books, const struct config *config,
                                   struct span tenant, const struct period *period, int64_t now_us,
