@@ -178,8 +178,9 @@ def run_command(bench, *words):
     """A command of tollgate's on the same configuration: its last words when it is not content."""
     done = subprocess.run([harness.TOLLGATE, *words, "--config", str(bench.config)],
                           capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr).strip().split("\n")
-    return [] if done.returncode == 0 else [f"exit code {done.returncode}", *said[-SHOWN:]]
+    said = [line for line in (done.stdout + done.stderr).strip().split("\n")
+            if not line.startswith("note:")]
+    return [] if done.returncode == 0 else [f"exit code {done.returncode}", *said[:SHOWN]]
 
 
 def left_over(bench):
