@@ -126,13 +126,31 @@ static void read_piece(struct audit *audit, uint32_t number, struct audit_epoch 
     audit_unmet(audit, number);
 }
 
+/* Has this file a whole line? A process makes its next file before it closes the one before it:
+ * killed in between it leaves one without. */
+static bool has_line(const struct audit *audit, const struct audit_piece *piece)
+{
+    struct lines lines = {0};
+    struct span line;
+    bool whole = true;
+
+    if (!piece->retired && lines_open(audit->directory_fd, piece->file.name, 0, &lines) == OK) {
+        whole = lines_next(&lines, &line) == LINE_WHOLE;
+        lines_close(&lines);
+    }
+    return whole;
+}
+
 static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
 {
     const struct journal_file *file = &audit->pieces[epoch->first].file;
+    size_t last = epoch->count;
 
     chain_begin(&audit->chain, file->gateway, file->epoch);
+    while (last > 1 && !has_line(audit, &audit->pieces[epoch->first + last - 1]))
+        last--;
     for (size_t i = 0; i < epoch->count && audit->err == OK; i++)
-        read_piece(audit, (uint32_t)(epoch->first + i), epoch, i + 1 == epoch->count);
+        read_piece(audit, (uint32_t)(epoch->first + i), epoch, i + 1 >= last);
     if (!audit->chain.unlinked)
         audit->linked_gateway = file->gateway;
     else if (audit->linked_gateway != NULL && strcmp(audit->linked_gateway, file->gateway) == 0)

@@ -162,6 +162,22 @@ static void a_file_that_is_being_written_is_no_finding(void **state)
     assert_good();
 }
 
+static void a_next_file_without_a_line_closes_nothing(void **state)
+{
+    char name[200];
+
+    (void)state;
+    paper_begin(&paper, NULL, 0);
+    paper_call(&paper);
+    paper_anchor(&paper);
+    (void)snprintf(name, sizeof(name), "g1-%" PRIu64 "-%" PRIu64 ".jsonl", paper.epoch,
+                   paper.seq + 2);
+    paper_append(&paper, name, "", 0);
+    assert_good();
+    paper_append(&paper, name, "{\"v\":2", 6);
+    assert_good();
+}
+
 static void epochs_that_overlap_are_no_finding(void **state)
 {
     struct paper successor;
@@ -515,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_good_journal_has_no_findings),
         TEST(a_file_that_is_being_written_is_no_finding),
+        TEST(a_next_file_without_a_line_closes_nothing),
         TEST(epochs_that_overlap_are_no_finding),
         TEST(files_that_retention_deleted_are_no_finding),
         TEST(rows_of_version_1_are_noted),
