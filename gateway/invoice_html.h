@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/invoice_html.h: an invoice as one page to print.
  *
- * For:       who sends invoices on paper or as PDF: no script, nothing that is fetched from elsewhere.
+ * For:       who sends invoices on paper or as PDF: no script, nothing that is fetched from
+ *            elsewhere.
  * Called by: cmd_invoice.c.
  * Knows not: how the invoice came about. */
 #ifndef GATEWAY_INVOICE_HTML_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gateway/usage_api.h: usage and costs over HTTP.
  *
- * For:       GET /v1/organization/usage/completions and /v1/organization/costs in OpenAI's shape, of
- *            the caller's own tenant; GET /usage of the operator's listener.
+ * For:       GET /v1/organization/usage/completions and /v1/organization/costs in OpenAI's shape,
+ *            of the caller's own tenant; GET /usage of the operator's listener.
  * Called by: steps.c, admin.c; exchange.c when an exchange goes.
  * Knows not: whose key it is, how sums are made.
  *

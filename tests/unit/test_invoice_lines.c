@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_invoice_lines.c: the lines of an invoice (meter/invoice_lines.c).
  *
- * Promises:  1. A line for each model, price, tier, class and step with tokens; tokens × rate, exact.
+ * Promises:  1. A line for each model, price, tier, class and step with tokens: tokens × rate.
  *            2. Each line is rounded once, half to even, to the cent.
  *            3. The total is the exact sum rounded once, and the lines sum to it, the residue being
  * a line of its own: also for a thousand sets of random usage.
