@@ -143,9 +143,10 @@ static const char tables[] =
     "CREATE TABLE rows(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL,"
     " admitted_us INTEGER NOT NULL, line BLOB NOT NULL);"
     "CREATE INDEX rows_by_time ON rows(tenant, admitted_us);"
-    /* hashes of request, exchange and trace ids, and of what adjusts name */
-    "CREATE TABLE ids(hash INTEGER NOT NULL, row INTEGER NOT NULL, PRIMARY KEY(hash, row))"
-    " WITHOUT ROWID;"
+    /* hashes of request, exchange and trace ids, and of what adjusts name. They have no order, so
+     * each part of some rows has them for itself: few pages change, however many rows there are */
+    "CREATE TABLE ids(part INTEGER NOT NULL, hash INTEGER NOT NULL, row INTEGER NOT NULL,"
+    " PRIMARY KEY(part, hash, row)) WITHOUT ROWID;"
     "CREATE TABLE wastes(admitted_us INTEGER NOT NULL, row INTEGER NOT NULL, n INTEGER NOT NULL,"
     " model TEXT NOT NULL, replica TEXT NOT NULL, cause TEXT NOT NULL, input INTEGER NOT NULL,"
     " cached_input INTEGER NOT NULL, cache_write INTEGER NOT NULL, output INTEGER NOT NULL,"

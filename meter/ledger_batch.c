@@ -75,7 +75,7 @@ struct ledger_batch {
 
 static const char *const statement_texts[STATEMENTS] = {
     [INSERT_ROW] = "INSERT OR IGNORE INTO rows VALUES(?, ?, ?, ?)",
-    [INSERT_ID] = "INSERT OR IGNORE INTO ids VALUES(?, ?)",
+    [INSERT_ID] = "INSERT OR IGNORE INTO ids VALUES(?, ?, ?)",
     [INSERT_WASTE] = "INSERT OR IGNORE INTO wastes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [INSERT_TENANT] = "INSERT OR IGNORE INTO tenants(name) VALUES(?)",
     [SELECT_TENANT] = "SELECT id FROM tenants WHERE name = ?",
@@ -541,6 +541,8 @@ static int compare_ids(const void *left, const void *right)
     const struct id *a = left;
     const struct id *b = right;
 
+    if (a->row >> LEDGER_PART_BITS != b->row >> LEDGER_PART_BITS)
+        return a->row < b->row ? -1 : 1;
     if (a->hash != b->hash)
         return a->hash < b->hash ? -1 : 1;
     return a->row < b->row ? -1 : a->row > b->row;
@@ -553,8 +555,9 @@ static enum err write_ids(struct ledger *ledger, char *problem, size_t problem_s
 
     qsort(batch->ids, batch->id_count, sizeof(batch->ids[0]), compare_ids);
     for (uint32_t i = 0; i < batch->id_count; i++) {
-        (void)sqlite3_bind_int64(insert, 1, batch->ids[i].hash);
-        (void)sqlite3_bind_int64(insert, 2, batch->ids[i].row);
+        (void)sqlite3_bind_int64(insert, 1, batch->ids[i].row >> LEDGER_PART_BITS);
+        (void)sqlite3_bind_int64(insert, 2, batch->ids[i].hash);
+        (void)sqlite3_bind_int64(insert, 3, batch->ids[i].row);
         if (!ledger_step(insert))
             return ledger_failed(ledger, problem, problem_size);
     }

@@ -192,8 +192,11 @@ static enum err pick_by_id(struct looking *looking, struct span id)
     sqlite3_stmt *statement;
     int code = SQLITE_DONE;
     enum err err = prepare(looking,
-                           "SELECT r.line, r.id FROM ids i CROSS JOIN rows r ON r.id = i.row"
-                           " WHERE i.hash = ?",
+                           "WITH RECURSIVE parts(part) AS (SELECT min(part) FROM ids UNION ALL"
+                           " SELECT (SELECT min(part) FROM ids WHERE part > parts.part) FROM parts"
+                           " WHERE parts.part IS NOT NULL)"
+                           " SELECT r.line, r.id FROM parts p CROSS JOIN ids i ON i.part = p.part"
+                           " CROSS JOIN rows r ON r.id = i.row WHERE i.hash = ?",
                            &statement);
 
     if (err != OK)

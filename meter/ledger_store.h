@@ -21,6 +21,7 @@
 #define LEDGER_VERSION 1
 #define LEDGER_QUARTER_US (INT64_C(900) * 1000000)
 #define LEDGER_SEQ_BITS 40 /* a row's number: its epoch's number and its seq */
+#define LEDGER_PART_BITS 16 /* rows of an epoch whose ids lie together */
 #define LEDGER_TEXT_BYTES 2048
 
 /* What is summed, by quarter and group. */
