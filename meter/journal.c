@@ -522,15 +522,19 @@ enum err journal_start(const struct journal_place *place, struct journal **out_j
     return OK;
 }
 
-bool journal_stop(struct journal *journal)
+bool journal_end(struct journal *journal)
 {
-    bool all;
-
     if (!journal)
         return true;
-    atomic_store_explicit(&journal->stopping, true, memory_order_release);
-    pthread_join(journal->thread, NULL);
-    all = journal_rows(journal) == journal_posted(journal);
+    if (!atomic_exchange_explicit(&journal->stopping, true, memory_order_release))
+        pthread_join(journal->thread, NULL);
+    return journal_rows(journal) == journal_posted(journal);
+}
+
+bool journal_stop(struct journal *journal)
+{
+    const bool all = journal_end(journal);
+
     journal_free(journal);
     return all;
 }

@@ -47,8 +47,11 @@ struct journal_place {
 MUST_CHECK enum err journal_start(const struct journal_place *place, struct journal **out_journal,
                                   char *problem, size_t problem_size);
 
-/* Waits until every posted slot is a row on disk, writes the head, ends the writer and frees all;
- * false: rows were left in the table. NULL is fine. */
+/* Waits until every posted slot is a row on disk, writes the head and ends the writer; false: rows
+ * were left in the table. Its news can still be asked for. NULL is fine. */
+bool journal_end(struct journal *journal);
+
+/* The same, and frees all. */
 bool journal_stop(struct journal *journal);
 
 /* An ended slot, by index; the writer's from here on. Any thread, no lock; no system call unless

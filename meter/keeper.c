@@ -38,13 +38,16 @@
 struct keeper {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* a question has come, or it is to stop; on the monotonic clock */
+    pthread_cond_t wake;     /* a question has come, or it is to stop; on the monotonic clock */
+    pthread_cond_t answered; /* one question fewer */
 
     /* Under the lock. */
     struct meter_query *first, *last; /* questions that wait */
     uint32_t waiting;
-    bool asking; /* one is being answered */
+    bool asking;   /* one is being answered */
+    bool refusing; /* no more questions */
     bool stopping;
+    bool in_hand; /* a question was taken and is not answered yet */
 
     /* Set before the thread starts. */
     struct books *books; /* NULL: no ledger is kept */
@@ -82,9 +85,21 @@ static struct meter_query *take_query(struct keeper *keeper)
             keeper->last = NULL;
         keeper->waiting--;
     }
-    keeper->asking = query && !keeper->stopping;
+    keeper->in_hand = query != NULL;
+    keeper->asking = query && !keeper->refusing;
     pthread_mutex_unlock(&keeper->lock);
     return query;
+}
+
+static void answer_query(struct keeper *keeper, struct meter_query *query)
+{
+    if (!keeper->asking) {
+        query->refused(query, "the gateway is stopping");
+        return;
+    }
+    ledger_limit(keeper->books->ledger, clock_now_ns() + QUERY_NS);
+    query->run(query, keeper->books);
+    ledger_limit(keeper->books->ledger, 0);
 }
 
 /* Answers one question. false: there was none. */
@@ -94,16 +109,12 @@ static bool answer(struct keeper *keeper)
 
     if (!query)
         return false;
-    if (!keeper->asking) {
-        query->refused(query, "the gateway is stopping");
-        return true;
-    }
-    ledger_limit(keeper->books->ledger, clock_now_ns() + QUERY_NS);
-    query->run(query, keeper->books);
-    ledger_limit(keeper->books->ledger, 0);
+    answer_query(keeper, query);
     pthread_mutex_lock(&keeper->lock);
-    keeper->asking = false;
-    ledger_interrupt(keeper->books->ledger, false);
+    if (keeper->asking)
+        ledger_interrupt(keeper->books->ledger, false);
+    keeper->asking = keeper->in_hand = false;
+    (void)pthread_cond_broadcast(&keeper->answered);
     pthread_mutex_unlock(&keeper->lock);
     return true;
 }
@@ -115,7 +126,7 @@ enum err keeper_query(struct keeper *keeper, struct meter_query *query)
     if (!keeper->books)
         return ERR_NO_LEDGER;
     pthread_mutex_lock(&keeper->lock);
-    if (keeper->stopping || keeper->waiting == METER_QUERIES_MAX) {
+    if (keeper->refusing || keeper->waiting == METER_QUERIES_MAX) {
         err = ERR_OVERLOADED;
     } else {
         query->next = NULL;
@@ -303,6 +314,7 @@ static void dispose(struct keeper *keeper)
     anchor_fini(&keeper->anchor);
     (void)pthread_mutex_destroy(&keeper->lock);
     (void)pthread_cond_destroy(&keeper->wake);
+    (void)pthread_cond_destroy(&keeper->answered);
     free(keeper);
 }
 
@@ -315,7 +327,8 @@ static bool init_lock(struct keeper *keeper)
         return false;
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     made = pthread_mutex_init(&keeper->lock, NULL) == 0 &&
-           pthread_cond_init(&keeper->wake, &attributes) == 0;
+           pthread_cond_init(&keeper->wake, &attributes) == 0 &&
+           pthread_cond_init(&keeper->answered, NULL) == 0;
     (void)pthread_condattr_destroy(&attributes);
     return made;
 }
@@ -373,14 +386,27 @@ enum err keeper_start(const struct keeper_place *place, struct keeper **out_keep
     return OK;
 }
 
-void keeper_stop(struct keeper *keeper)
+void keeper_refuse(struct keeper *keeper)
 {
     if (!keeper)
         return;
     pthread_mutex_lock(&keeper->lock);
-    keeper->stopping = true;
+    keeper->refusing = true;
     if (keeper->asking)
         ledger_interrupt(keeper->books->ledger, true);
+    (void)pthread_cond_signal(&keeper->wake);
+    while (keeper->first || keeper->in_hand)
+        (void)pthread_cond_wait(&keeper->answered, &keeper->lock);
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+void keeper_stop(struct keeper *keeper)
+{
+    if (!keeper)
+        return;
+    keeper_refuse(keeper);
+    pthread_mutex_lock(&keeper->lock);
+    keeper->stopping = true;
     (void)pthread_cond_signal(&keeper->wake);
     pthread_mutex_unlock(&keeper->lock);
     (void)pthread_join(keeper->thread, NULL);
