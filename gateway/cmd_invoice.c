@@ -243,6 +243,17 @@ static void print_focus(const struct invoice *invoice, const struct config_tenan
 
 /* ---- the command ---- */
 
+/* What the invoice cannot know. */
+static void warn(const struct arguments *arguments, const struct config_tenant *tenant)
+{
+    if (arguments->books.journal_path)
+        (void)fputs("tollgate: without a configuration the period is in UTC, and volume discounts "
+                    "are not known\n",
+                    stderr);
+    else if (tenant == NULL)
+        (void)fprintf(stderr, "tollgate: the configuration has no tenant %s\n", arguments->tenant);
+}
+
 static int print_invoice(const struct arguments *arguments)
 {
     const struct config_tenant *tenant = cmd_books_tenant(&arguments->books, arguments->tenant);
@@ -255,6 +266,7 @@ static int print_invoice(const struct arguments *arguments)
 
     if (period_read(span_of(arguments->period), zone, now_us, &period) != OK)
         return usage();
+    warn(arguments, tenant);
     if (books_invoice(arguments->books.books, arguments->books.config, span_of(arguments->tenant),
                       &period, now_us, &invoice, problem, sizeof(problem)) != OK) {
         (void)fprintf(stderr, "tollgate: %s\n", problem);

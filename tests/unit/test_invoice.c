@@ -33,6 +33,7 @@
 #define STEPPED                                                                                    \
     "{\"from\":7," RATES ",\"steps\":[{\"above\":100,\"input\":\"9\",\"cached_input\":\"9\","      \
     "\"cache_write\":\"9\",\"output\":\"5\",\"reasoning\":\"5\"}]}"
+#define LEVEL "{\"from\":7," RATES ",\"steps\":[{\"above\":100," RATES "}]}"
 
 static const struct period november = {NOVEMBER_US, DECEMBER_US};
 
@@ -211,6 +212,21 @@ static void prices_with_steps_are_charged_row_by_row(void **state)
     books_invoice_free(invoice);
 }
 
+static void steps_of_one_rate_are_told_apart_all_the_same(void **state)
+{
+    (void)state;
+    struct invoice *invoice;
+
+    /* Two prompts below the step; their sum would be beyond it, and cost the same. */
+    add_group(group_of(LEVEL, 180, 360));
+    add_row(CALL(1, 90, LEVEL, 180));
+    add_row(CALL(2, 90, LEVEL, 180));
+    assert_int_equal(make(long_after_us, &invoice), OK);
+    assert_int_equal(invoice->line_count, 1);
+    assert_int_equal(invoice->lines[0].above, 0);
+    books_invoice_free(invoice);
+}
+
 static void a_correction_is_a_line_and_its_hour_alone_is_read(void **state)
 {
     (void)state;
@@ -371,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(where_sums_say_enough_no_row_is_read),
         TEST(prices_with_steps_are_charged_row_by_row),
+        TEST(steps_of_one_rate_are_told_apart_all_the_same),
         TEST(a_correction_is_a_line_and_its_hour_alone_is_read),
         TEST(what_was_charged_otherwise_is_named),
         TEST(a_ledger_that_grows_is_asked_again),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_rerate.c: the past at other prices (meter/rerate.c).
  *
- * Promises:  1. Each billed call is priced at its own admission, with its tier and its brackets; others
- *               and corrections are left out.
+ * Promises:  1. Each billed call is priced at its own admission, with its tier and its brackets;
+ *               others and corrections are left out.
  *            2. The prices that rows were charged at reproduce every amount.
  *            3. Lines come by tenant, then model.
  *            4. What has no price there counts as it was charged, and is counted.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/unit/test_usage_params.c: query strings of the usage endpoints (gateway/usage_params.c).
  *
- * Promises:  1. Widths, limits and moments are as OpenAI's reference has them; what is not said has its
- *               default.
+ * Promises:  1. Widths, limits and moments are as OpenAI's reference has them; what is not said has
+ *               its default.
  *            2. Lists come with or without [], percent-encoded or not; group_by with commas too.
  *            3. A page begins at a bucket within what was asked for.
  *            4. What is not known, comes twice or cannot be is refused by name.
