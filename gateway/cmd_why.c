@@ -46,13 +46,17 @@ static int usage(void)
 
 /* ---- values ---- */
 
+/* Names that a client sent may be any bytes: what is no UTF-8 is shown as question marks. */
 static json_t *spelt_tree(struct span spelt)
 {
     char text[TEXT_BYTES_MAX];
+    const size_t size = spelt.data ? record_text(spelt, text, sizeof(text)) : 0;
+    json_t *tree = spelt.data ? json_stringn(text, size) : json_null();
 
-    if (spelt.data == NULL)
-        return json_null();
-    return json_stringn_nocheck(text, record_text(spelt, text, sizeof(text)));
+    for (size_t i = 0; tree == NULL && i < size; i++)
+        if ((unsigned char)text[i] >= 0x80)
+            text[i] = '?';
+    return tree ? tree : json_stringn(text, size);
 }
 
 static json_t *plain_tree(struct span text)
@@ -379,6 +383,33 @@ static void print_tokens(const char *name, const json_t *tokens)
     (void)putchar('\n');
 }
 
+/* What is out of the ordinary, in words where we have them. */
+static void print_flags(const json_t *flags)
+{
+    static const struct {
+        const char *name, *says;
+    } words[] = {
+        {"usage_suspect",
+         "the model server's numbers contradict one another, or are more than a row "
+         "can charge"},
+        {"clamped", "the gateway wrote or lowered the limit of output tokens"},
+        {"decision_cut", "texts of the row were cut to fit"},
+        {"translated", "the API asked for was translated to another's and back"},
+    };
+
+    for (size_t i = 0; i < json_array_size(flags); i++) {
+        const char *flag = json_string_value(json_array_get(flags, i));
+        size_t k = 0;
+        while (flag && k < sizeof(words) / sizeof(words[0]) && strcmp(flag, words[k].name) != 0)
+            k++;
+        if (flag == NULL)
+            continue;
+        (void)printf("  %-12s%s%s%s\n", "flag", flag,
+                     k < sizeof(words) / sizeof(words[0]) ? ": " : "",
+                     k < sizeof(words) / sizeof(words[0]) ? words[k].says : "");
+    }
+}
+
 static void print_charges(const json_t *row)
 {
     const json_t *charges = json_object_get(row, "charges");
@@ -389,6 +420,9 @@ static void print_charges(const json_t *row)
         (void)printf("  %-12s%lld × %s USD per million = %s USD", text_of(charge, "class"),
                      (long long)json_integer_value(json_object_get(charge, "tokens")),
                      text_of(charge, "usd_per_million"), text_of(charge, "usd"));
+        if (json_integer_value(json_object_get(charge, "above")) > 0)
+            (void)printf("  (beyond %lld)",
+                         (long long)json_integer_value(json_object_get(charge, "above")));
         if (json_is_object(line))
             (void)printf("  (invoice line %s: %s USD)", text_of(line, "id"), text_of(line, "usd"));
         (void)putchar('\n');
@@ -429,11 +463,14 @@ static void print_call(const json_t *row)
     print_tokens("tokens", json_object_get(row, "tokens"));
     (void)printf("  %-12s%s: %s\n", "source", text_of(row, "source"),
                  text_of(row, "source_in_words"));
+    print_flags(json_object_get(row, "flags"));
     if (json_is_string(json_object_get(row, "recovered_from")))
         (void)printf("  its process %s died; another made this row of what it left\n",
                      text_of(row, "recovered_from"));
     if (!json_is_true(json_object_get(row, "billable")))
         (void)puts("  not billed");
+    if (json_is_string(json_object_get(row, "price_from")))
+        print_field("price from", text_of(row, "price_from"));
     print_charges(row);
     print_field("cost_usd", text_of(row, "cost_usd"));
     print_invoice(row);

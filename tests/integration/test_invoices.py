@@ -281,6 +281,24 @@ class OfJournalsMadeByHand(Checks):
         self.assertEqual([line["id"] for line in found["lines"] if line["kind"] == "adjust"],
                          ["g1/1/2"])
 
+    def test_why_says_in_words_what_a_row_means(self):
+        self.call(1759300000, 1000, source="estimated", recovered="g1-7", outcome="crash_recovered",
+                  flags=["usage_suspect", "novel"], attempts=2,
+                  wasted=[{"replica": "s2", "cause": "timeout", "input": 5, "output": 3}])
+        self.call(1759300001, 9, billable=False, trace_id="ab" * 16, request_id="\u001b[2J",
+                  outcome="client_gone")
+        self.invoice("2025-10")
+        path = self.home / "tollgate.yaml"
+        text = run("why", "r0", "--config", path)
+        for said in ("call g1/1/1", "estimated from the bytes", "process g1-7 died", "novel",
+                     "usage_suspect: the model server's numbers", "s2 (timeout)", "input 5",
+                     "1000 × 2 USD per million = 0.002 USD", "invoice line"):
+            self.assertIn(said, text)
+        text = run("why", "ab" * 16, "--config", path)
+        self.assertIn("not billed", text)
+        self.assertNotIn("\u001b", text)
+        self.assertNotIn("invoice", text)
+
     def test_a_tenant_without_rows_owes_nothing(self):
         self.call(1759300000, 1000, tenant="globex")
         found = self.invoice("2025-10")
