@@ -83,6 +83,8 @@ static void paths_name_their_endpoint(void **state)
         {"/v1/models", ENDPOINT_MODELS, NULL},
         {"/v1/quote", ENDPOINT_QUOTE, NULL},
         {"/quote", ENDPOINT_QUOTE, NULL},
+        {"/v1/organization/usage/completions", ENDPOINT_USAGE, NULL},
+        {"/v1/organization/costs", ENDPOINT_COSTS, NULL},
         {"/v1/models/a%2Fb", ENDPOINT_MODELS, "a%2Fb"},
         {"/models/Qwen/Qwen3", ENDPOINT_MODELS, "Qwen/Qwen3"},
         {"/v1/models/", ENDPOINT_NONE, NULL},
