@@ -6,6 +6,7 @@
  *            3. Metrics are Prometheus text, one family after the other.
  *            4. Replicas are shown and drained by name, also by names with slashes.
  *            5. Configuration is shown without secrets; a reload says what became of it.
+ *            6. Usage is asked for by /usage.
  *
  * The router's, meter's and server's answers are fakes of this file. */
 #include <setjmp.h>
@@ -17,6 +18,7 @@
 
 #include "gateway/admin.h"
 #include "gateway/reply.h"
+#include "gateway/usage_api.h"
 
 static const char configuration[] =
     "listen: [{address: \"127.0.0.1:0\"}]\n"
@@ -145,6 +147,14 @@ enum err server_reload(struct server *of, struct config_problems *out_problems)
 void mailbox_read(struct mailbox *mailbox)
 {
     assert_ptr_equal(mailbox, &worker.mailbox);
+}
+
+static int usage_asked;
+
+void usage_api_ask_all(struct exchange *of)
+{
+    usage_asked++;
+    reply_body(of, 200, SPAN("application/json"), SPAN("{}"));
 }
 
 /* ---- asking ---- */
@@ -399,6 +409,23 @@ static void admin_reload_says_what_became_of_it(void **state)
     assert_int_equal(x.answer.status, 405);
 }
 
+/* ---- promise 6 ---- */
+
+static void admin_asks_for_usage_when_the_token_is_right(void **state)
+{
+    (void)state;
+    usage_asked = 0;
+    (void)ask("GET", "/usage");
+    assert_int_equal(x.answer.status, 200);
+    assert_int_equal(usage_asked, 1);
+    (void)ask("POST", "/usage");
+    assert_int_equal(x.answer.status, 405);
+    x.authorization = (struct span){NULL, 0};
+    (void)ask("GET", "/usage");
+    assert_int_equal(x.answer.status, 401);
+    assert_int_equal(usage_asked, 1);
+}
+
 static void admin_knows_no_other_path(void **state)
 {
     (void)state;
@@ -421,6 +448,7 @@ int main(void)
         TEST(admin_drains_nothing_unknown),
         TEST(admin_shows_the_configuration_without_secrets),
         TEST(admin_reload_says_what_became_of_it),
+        TEST(admin_asks_for_usage_when_the_token_is_right),
         TEST(admin_knows_no_other_path),
     };
 
