@@ -11,7 +11,9 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+from collections import Counter
 from decimal import Decimal
+from random import Random
 
 import harness
 from harness import ENVIRONMENT, KEY_OTHER, GatewayTest, chat, model, new_id, tenants, wait_until
@@ -280,6 +282,50 @@ class OfJournalsMadeByHand(Checks):
         self.assertEqual(Decimal(found["exact_usd"]), Decimal("0.002") + 5 / DOLLAR)
         self.assertEqual([line["id"] for line in found["lines"] if line["kind"] == "adjust"],
                          ["g1/1/2"])
+
+    def test_random_months_come_to_the_sum_of_their_rows(self):
+        """Against a model that prices a prompt token by token."""
+        order, rates = ("cached_input", "cache_write", "input"), ("input", "cached_input",
+                                                                  "cache_write", "output",
+                                                                  "reasoning")
+        for seed in range(5):
+            random = Random(seed)
+            self.lines, wanted = [], Counter()
+            tariffs = []
+            for number in range(6):
+                tariff = {"from": number} | {name: str(random.randrange(9 * 10 ** 6))
+                                             for name in rates}
+                if number % 2:
+                    tariff["steps"] = [{"above": above} | {name: str(random.randrange(10 ** 7))
+                                                           for name in rates}
+                                       for above in (50, 120)]
+                tariffs.append(tariff)
+            for number in range(300):
+                tariff, usage = random.choice(tariffs), {}
+                for name in rates:
+                    usage[name] = random.choice((0, random.randrange(90)))
+                model_name, tier = random.choice(("small", "large")), random.choice((None, "flex"))
+                cost, place = 0, 0
+                for name in order + ("output", "reasoning"):
+                    for _ in range(usage[name]):
+                        place += 1
+                        at = tariff
+                        for step in tariff.get("steps", ()) if name in order else ():
+                            at = step if place > step["above"] else at
+                        cost += int(at[name])
+                        wanted[model_name, tier or "standard", name, at.get("above", 0)] += 1
+                self.call(1759300000 + 1000 * number, 0, model=model_name, prices=tariff,
+                          cost_pusd=str(cost), **usage | ({"tier": tier} if tier else {}))
+            found = self.invoice("2025-10")
+            shown = Counter()
+            for line in found["lines"]:
+                if line["kind"] == "tokens":
+                    shown[line["model"], line["tier"], line["class"], line["above"]] += \
+                        line["tokens"]
+            self.assertEqual(shown, wanted)
+            self.assertEqual(Decimal(found["exact_usd"]) * DOLLAR,
+                             sum(int(row["cost_pusd"]) for row in self.lines))
+            (self.home / "rows" / "ledger.db").unlink()
 
     def test_why_says_in_words_what_a_row_means(self):
         self.call(1759300000, 1000, source="estimated", recovered="g1-7", outcome="crash_recovered",
