@@ -105,6 +105,17 @@ static void set_areas(struct inflight *table, void *mapping, uint32_t slots)
     table->mapped_bytes = table_bytes(slots);
 }
 
+/* Which start of the machine this is; empty where the kernel does not say. */
+static void read_boot(char out[40])
+{
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd < 0 ? 0 : read(fd, out, 36);
+
+    out[bytes == 36 ? 36 : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
 enum err inflight_init(struct inflight *table, int fd, uint32_t slots, struct span gateway,
                        uint64_t epoch)
 {
@@ -132,6 +143,7 @@ enum err inflight_init(struct inflight *table, int fd, uint32_t slots, struct sp
     memcpy(table->header->magic, table_magic, sizeof(table_magic));
     memcpy(table->header->gateway, gateway.data,
            fitting_bytes(gateway, sizeof(table->header->gateway)));
+    read_boot(table->header->boot);
     for (uint32_t i = 0; i < slots; i++) /* slot 0 on top */
         atomic_init(&table->next_free[i], i + 1 < slots ? i + 2 : 0);
     atomic_init(&table->free_head, slots > 0 ? 1 : 0);
@@ -197,9 +209,14 @@ enum err inflight_book(struct inflight *table, const struct price *price, uint32
     return OK;
 }
 
+uint32_t inflight_booked(const struct inflight *table)
+{
+    return atomic_load_explicit(&table->header->book_rows, memory_order_acquire);
+}
+
 const struct price *inflight_price(const struct inflight *table, const struct slot *slot)
 {
-    const uint32_t rows = atomic_load_explicit(&table->header->book_rows, memory_order_acquire);
+    const uint32_t rows = inflight_booked(table);
 
     if (slot->price == 0 || slot->price > rows || slot->price > INFLIGHT_BOOK_ROWS)
         return NULL;
@@ -555,6 +572,7 @@ static const char *header_problem(const struct inflight_header *header, uint64_t
 enum err inflight_open_dead(struct inflight *table, int fd, const char **out_why)
 {
     struct inflight_header header;
+    char boot[40];
     struct stat about;
     void *mapping;
 
@@ -570,6 +588,8 @@ enum err inflight_open_dead(struct inflight *table, int fd, const char **out_why
     if (mapping == MAP_FAILED)
         return ERR_NO_MEMORY;
     set_areas(table, mapping, header.slots);
+    read_boot(boot);
+    table->other_boot = boot[0] == '\0' || memcmp(boot, header.boot, sizeof("") + 36) != 0;
     look_through(table);
     return OK;
 }

@@ -91,6 +91,7 @@ struct inflight_header {
     uint64_t epoch;
     char gateway[64];           /* NUL-padded */
     _Atomic uint32_t book_rows; /* whole rows of the book */
+    char boot[40];              /* of the machine, as its kernel names it; empty: not known */
 };
 
 #define INFLIGHT_HEADER_BYTES 4096
@@ -106,8 +107,10 @@ struct inflight {
     struct slot *slots;
     uint32_t count;
     size_t mapped_bytes;
-    uint32_t damaged;            /* of a dead one's: slots that no process can have left so */
-    _Atomic uint32_t *next_free; /* by index: index + 1 of the one below, 0: none */
+    uint32_t damaged; /* of a dead one's: slots that no process can have left so */
+    bool other_boot;  /* of a dead one's: the machine has begun anew since, perhaps without power in
+                       * between: each page is then as it was at some moment of that life */
+    _Atomic uint32_t *next_free;             /* by index: index + 1 of the one below, 0: none */
     _Alignas(64) _Atomic uint64_t free_head; /* changes << 32 | index + 1 */
     _Alignas(64) _Atomic uint64_t opened;    /* in all */
 };
@@ -129,6 +132,9 @@ MUST_CHECK enum err inflight_open_dead(struct inflight *table, int fd, const cha
  * slots that name it. One thread at a time. Errors: ERR_NO_MEMORY (the book is full). */
 MUST_CHECK enum err inflight_book(struct inflight *table, const struct price *price,
                                   uint32_t *out_row);
+
+/* How many rows the book has. Any thread. */
+uint32_t inflight_booked(const struct inflight *table);
 
 /* A free slot, opened; NULL when there is none. Any thread. */
 MUST_CHECK struct slot *inflight_open(struct inflight *table, const struct meter_opening *opening);

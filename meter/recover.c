@@ -9,7 +9,11 @@
  * it frees a slot only behind its row, so in its last two files. And those whose id stands in a row
  * that names the dead process, written by a recoverer that died before it could delete the table:
  * in a file that was written since. The table's and the dead one's files' last changes are before
- * its death; CLOCK_STEP_US is for clocks that were set back. */
+ * its death; CLOCK_STEP_US is for clocks that were set back.
+ *
+ * The table is in memory, and the kernel writes it out as it likes. After a loss of power a slot
+ * may be as it was long before the end, and its row in any file of the dead one that was written
+ * since the slot was taken. */
 #include "meter/recover.h"
 
 #include <errno.h>
@@ -304,10 +308,27 @@ static bool is_of_dead(const struct recovery *recovery, const struct journal_fil
            strcmp(file->gateway, recovery->dead.gateway) == 0;
 }
 
+/* Since when the dead one's files may have rows of its slots, but for the last, which may anyhow.
+ */
+static int64_t own_since_us(const struct recovery *recovery)
+{
+    int64_t since_us = INT64_MAX;
+
+    if (!recovery->table.other_boot)
+        return INT64_MAX;
+    for (uint32_t i = 0; i < recovery->table.count; i++) {
+        const struct slot *slot = &recovery->table.slots[i];
+        if (state_of(slot) != SLOT_FREE && slot->admitted_us < since_us)
+            since_us = slot->admitted_us;
+    }
+    return since_us > INT64_MIN + CLOCK_STEP_US ? since_us - CLOCK_STEP_US : INT64_MIN;
+}
+
 static enum err heed_rows(struct recovery *recovery)
 {
     struct journal_file *files = NULL;
     size_t count = 0;
+    const int64_t own_us = own_since_us(recovery);
     int64_t since_us = recovery->died_after_us;
     enum err err = files_list(recovery->store->directory_fd, &files, &count, recovery->problem,
                               recovery->problem_size);
@@ -323,7 +344,7 @@ static enum err heed_rows(struct recovery *recovery)
         const bool is_own = is_of_dead(recovery, &files[i]);
         const bool is_last =
             i + DEAD_FILES >= count || !is_of_dead(recovery, &files[i + DEAD_FILES]);
-        if (is_own ? is_last : files[i].modified_us >= since_us)
+        if (is_own ? is_last || files[i].modified_us >= own_us : files[i].modified_us >= since_us)
             err = heed_file(recovery, files[i].name, is_own);
     }
     free(files);

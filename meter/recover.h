@@ -9,8 +9,9 @@
  *
  * A slot that ended becomes the row it would have become; one that was open becomes
  * crash_recovered, with what it had published. Slots whose exchange id stands in the dead epoch's
- * last two files, or in any file written since, have their row already. The table is deleted when
- * the new rows are synced. */
+ * last two files, or in any file written since, have their row already; after a loss of power, in
+ * which the table itself may be older than the rows, all its files since the slots were taken
+ * count. The table is deleted when the new rows are synced. */
 #ifndef METER_RECOVER_H
 #define METER_RECOVER_H
 

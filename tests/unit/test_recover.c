@@ -549,6 +549,33 @@ static void the_last_two_files_of_the_dead_are_looked_through(void **state)
     leave(&next);
 }
 
+static void behind_a_loss_of_power_older_files_are_looked_through_too(void **state)
+{
+    (void)state;
+    struct process dead, next;
+    struct recover_report report;
+    live(&dead, "g1");
+    for (unsigned exchange = 0; exchange < 4; exchange++) {
+        struct slot *slot = admit(&dead, exchange);
+        slot->admitted_us = clock_wall_us();
+        end(slot, exchange);
+        put_row(&dead, slot, &dead.price, SPAN(""));
+        close(dead.journal_fd);
+        dead.journal_fd = store_create_journal(&dead.store, dead.seq, problem, sizeof(problem));
+    }
+    /* The pages that say that they are free never came to the disk. */
+    dead.table.header->boot[0] ^= 1;
+    die(&dead);
+    live(&next, "g1");
+
+    assert_int_equal(recover(&next, &report), OK);
+
+    assert_int_equal(report.rows, 0);
+    assert_int_equal(report.skipped, 4);
+    assert_each_once(4);
+    leave(&next);
+}
+
 static void tags_that_look_like_fields_hide_no_row(void **state)
 {
     (void)state;
@@ -681,6 +708,7 @@ int main(void)
         RECOVER_TEST(a_recoverer_that_dies_leaves_the_rest_to_the_next),
         RECOVER_TEST(rows_of_a_recoverer_whose_clock_was_set_back_are_found),
         RECOVER_TEST(the_last_two_files_of_the_dead_are_looked_through),
+        RECOVER_TEST(behind_a_loss_of_power_older_files_are_looked_through_too),
         RECOVER_TEST(tags_that_look_like_fields_hide_no_row),
         RECOVER_TEST(tables_of_the_living_are_left_alone),
         RECOVER_TEST(an_empty_table_goes_without_a_row),
