@@ -233,7 +233,8 @@ struct meter_wait *exchange_await_row(struct exchange *x)
 
 bool exchange_unawait_row(struct exchange *x)
 {
-    if (x->durable != DURABLE_WAITS || !meter_unwait(x->worker->server->meter, x->durable_slot))
+    if (x->durable != DURABLE_WAITS ||
+        !meter_unwait(x->worker->server->meter, x->durable_slot, &x->durable_wait))
         return false;
     x->durable = DURABLE_DONE;
     return true;

@@ -285,11 +285,12 @@ int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_
     return cost_pusd;
 }
 
-bool meter_unwait(struct meter *meter, const struct slot *slot)
+bool meter_unwait(struct meter *meter, const struct slot *slot, struct meter_wait *wait)
 {
-    _Atomic(struct meter_wait *) *wait = &meter->waits[inflight_index(&meter->table, slot)];
+    _Atomic(struct meter_wait *) *place = &meter->waits[inflight_index(&meter->table, slot)];
 
-    return atomic_exchange_explicit(wait, NULL, memory_order_acq_rel) != NULL;
+    return atomic_compare_exchange_strong_explicit(place, &wait, NULL, memory_order_acq_rel,
+                                                   memory_order_relaxed);
 }
 
 bool meter_is_durable(const struct meter *meter)

@@ -147,9 +147,9 @@ struct meter_wait {
 int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
                      struct meter_wait *wait);
 
-/* Takes the wait of a slot back that was settled with one and not rung yet, as far as its owner
- * knows. false: too late, it has been or is being rung. */
-bool meter_unwait(struct meter *meter, const struct slot *slot);
+/* Takes back the wait that the slot was settled with. false: too late, it has been or is being
+ * rung; the slot may be another's by now, whose wait stays. */
+bool meter_unwait(struct meter *meter, const struct slot *slot, struct meter_wait *wait);
 
 /* Is durability power, so that answers wait for their rows? As it was when the process began. */
 bool meter_is_durable(const struct meter *meter);

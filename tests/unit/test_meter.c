@@ -383,11 +383,35 @@ static void who_waits_for_a_durable_row_is_rung_once(void **state)
     assert_int_equal(atomic_load(&waiter.rings), 1);
     meter_view(meter, &view);
     assert_int_equal(view.synced, 1);
-    assert_false(meter_unwait(meter, slot)); /* too late */
+    assert_false(meter_unwait(meter, slot, &waiter.wait)); /* too late */
     slot = meter_admit(meter, &(struct meter_opening){.tenant = SPAN("acme")});
     assert_int_equal(meter_settle(meter, slot, &ending, NULL), 0); /* nobody waits */
     meter_close(meter);
     assert_int_equal(atomic_load(&waiter.rings), 1);
+}
+
+static void nobody_takes_back_the_wait_of_who_has_the_slot_now(void **state)
+{
+    (void)state;
+    struct config config = config_of(home, 1);
+    struct waiter before = {.wait = {.durable = ring}}, now = {.wait = {.durable = ring}};
+    const struct meter_ending ending = {.outcome = OUTCOME_REFUSED};
+    const uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct slot *slot = NULL;
+
+    config.durable = true;
+    struct meter *meter = open_meter(&config);
+    for (int i = 0; i < 100 && clock_now_ns() < until_ns; i++) {
+        struct waiter *waiter = i % 2 == 0 ? &before : &now;
+        while (!(slot = meter_admit(meter, &(struct meter_opening){.tenant = SPAN("acme")})))
+            sched_yield();
+        (void)meter_settle(meter, slot, &ending, &waiter->wait);
+        if (i % 2 == 1)
+            assert_false(meter_unwait(meter, slot, &before.wait));
+    }
+    meter_close(meter);
+    assert_int_equal(atomic_load(&before.rings), 50);
+    assert_int_equal(atomic_load(&now.rings), 50);
 }
 
 static void without_a_journal_all_works_in_memory(void **state)
@@ -574,6 +598,7 @@ int main(void)
         METER_TEST(a_name_that_is_no_files_is_refused),
         METER_TEST(what_was_learned_and_counted_outlives_snapshots),
         METER_TEST(who_waits_for_a_durable_row_is_rung_once),
+        METER_TEST(nobody_takes_back_the_wait_of_who_has_the_slot_now),
         METER_TEST(without_a_journal_all_works_in_memory),
         METER_TEST(killed_at_any_instant_each_exchange_has_one_row),
     };
