@@ -12,12 +12,14 @@
 #include "meter/journal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "config/base/clock.h"
 #include "config/base/log.h"
@@ -50,7 +52,8 @@ struct journal {
     bool running; /* the thread runs: what waits for the disk may be tried again */
     bool gave_up; /* stopping, and the disk does not take what is left */
     bool said_kept, said_dead;
-    int problem; /* errno of the last thing that went wrong */
+    uint32_t booked; /* prices of the table that are on the disk */
+    int problem;     /* errno of the last thing that went wrong */
     unsigned failures_while_stopping;
     uint64_t reserve_ns, turn_ns, dead_ns; /* not before */
     _Atomic uint64_t rows, synced, recovered;
@@ -380,6 +383,15 @@ static size_t write_group(struct journal *journal)
     return journal->group_rows;
 }
 
+static void keep_prices(struct journal *journal)
+{
+    const uint32_t booked = inflight_booked(journal->place.table);
+
+    if (booked != journal->booked && journal->place.store->table_fd >= 0)
+        store_sync_table(journal->place.store);
+    journal->booked = booked;
+}
+
 /* What is due now and then. */
 static void tend(struct journal *journal)
 {
@@ -388,6 +400,7 @@ static void tend(struct journal *journal)
     if (!journal->place.store)
         return;
     keep_reserve(journal, now_ns);
+    keep_prices(journal);
     if (!is_over(journal) && is_due(journal, now_ns))
         turn_file(journal, now_ns);
     if (!is_over(journal) && now_ns >= journal->dead_ns) {
@@ -458,13 +471,36 @@ static void journal_free(struct journal *journal)
     free(journal);
 }
 
+/* What the open line names must be there as long as it: a process that was killed may have left
+ * lines that were never synced. */
+static bool sync_named(const struct store *store, const struct history *history, char *problem,
+                       size_t problem_size)
+{
+    for (size_t i = 0; i < history->before_count; i++) {
+        const char *name = history->before[i].file;
+        const int fd = openat(store->directory_fd, name, O_RDONLY | O_CLOEXEC);
+        const bool synced = fd < 0 ? errno == ENOENT : fdatasync(fd) == 0;
+        if (!synced)
+            (void)snprintf(problem, problem_size, "syncing %s: %s", name, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        if (!synced)
+            return false;
+    }
+    return true;
+}
+
 /* The first file with its open line, and the rows of dead processes. */
 static enum err begin_files(struct journal *journal, char *problem, size_t problem_size)
 {
     const struct journal_place *place = &journal->place;
     const uint64_t now_ns = clock_now_ns();
-    enum err err = scribe_open(&journal->scribe, place->store, place->key, place->history,
-                               place->table->count, now_ns, problem, problem_size);
+    enum err err;
+
+    if (!sync_named(place->store, place->history, problem, problem_size))
+        return ERR_INTERNAL;
+    err = scribe_open(&journal->scribe, place->store, place->key, place->history,
+                      place->table->count, now_ns, problem, problem_size);
 
     if (err != OK)
         return err;

@@ -22,12 +22,12 @@
 struct meter {
     struct inflight table;
     struct journal *journal;
-    struct keeper *keeper;        /* NULL: no ledger is kept and no anchor told */
-    bool has_store;               /* a directory is kept; store is used */
+    struct keeper *keeper; /* NULL: no ledger is kept and no anchor told */
+    bool has_store;        /* a directory is kept; store is used */
     struct store store;
-    struct sign_key *key;         /* the writer's */
-    struct sign_key *anchor_key;  /* the keeper's: a key signs on one thread */
-    struct history history;       /* the writer's once it runs */
+    struct sign_key *key;        /* the writer's */
+    struct sign_key *anchor_key; /* the keeper's: a key signs on one thread */
+    struct history history;      /* the writer's once it runs */
     struct journal_options options;
     _Atomic(struct meter_wait *) *waits; /* by slot; NULL: durability is process */
 };
@@ -47,8 +47,7 @@ static enum err open_keys(struct meter *meter, const struct config *config, char
         (void)snprintf(path, sizeof(path), "%.*s/signing.key", (int)config->journal.size,
                        config->journal.data);
     err = sign_key_open(path, true, &meter->key, problem, problem_size);
-    return err != OK ? err
-                     : sign_key_open(path, false, &meter->anchor_key, problem, problem_size);
+    return err != OK ? err : sign_key_open(path, false, &meter->anchor_key, problem, problem_size);
 }
 
 static enum err open_table(struct meter *meter, const struct config *config, char *problem,
@@ -174,8 +173,7 @@ void meter_quiesce(struct meter *meter)
 {
     if (!meter)
         return;
-    keeper_stop(meter->keeper);
-    meter->keeper = NULL;
+    keeper_refuse(meter->keeper);
 }
 
 void meter_close(struct meter *meter)
@@ -187,8 +185,10 @@ void meter_close(struct meter *meter)
     meter_quiesce(meter);
     empty = journal_posted(meter->journal) ==
             atomic_load_explicit(&meter->table.opened, memory_order_acquire);
-    if (!journal_stop(meter->journal))
+    if (!journal_end(meter->journal))
         empty = false;
+    keeper_stop(meter->keeper); /* after the last head, which it tells */
+    (void)journal_stop(meter->journal);
     dispose(meter, empty);
     estimate_forget();
     accounts_forget();
@@ -205,6 +205,10 @@ enum err meter_adopt(struct meter *meter, struct config *config)
         for (uint32_t k = 0; err == OK && k < model->price_count; k++)
             err = inflight_book(&meter->table, &model->prices[k], &model->prices[k].book);
     }
+    /* The writer sees to those of a reload: its loop is a worker's. */
+    if (err == OK && meter->has_store &&
+        atomic_load_explicit(&meter->table.opened, memory_order_relaxed) == 0)
+        store_sync_table(&meter->store);
     return err;
 }
 

@@ -253,6 +253,13 @@ enum err store_name_table(struct store *store, char *problem, size_t problem_siz
     return sync_directory(store, name, problem, problem_size);
 }
 
+void store_sync_table(const struct store *store)
+{
+    if (fdatasync(store->table_fd) != 0)
+        log_event(LOG_WARN, "table_unsynced",
+                  "a power cut may take the prices of what is under way: %s", strerror(errno));
+}
+
 void store_remove_table(struct store *store)
 {
     char name[NAME_MAX + 1];

@@ -58,6 +58,10 @@ void store_journal_name(const struct store *store, uint64_t first_seq, char *out
 MUST_CHECK enum err store_create_table(struct store *store, char *problem, size_t problem_size);
 MUST_CHECK enum err store_name_table(struct store *store, char *problem, size_t problem_size);
 
+/* What the table has now is on the disk: prices, without which a slot that outlives a loss of power
+ * is worth nothing. A failure is logged. Any thread. */
+void store_sync_table(const struct store *store);
+
 /* Nothing is under way any more: the table of this epoch is not needed. */
 void store_remove_table(struct store *store);
 
