@@ -13,6 +13,7 @@
 #   make test-real [REAL="vllm llamacpp"]   the gateway before real model servers, installed into build/real; not part of make test
 #   make mutations   a journal spoilt MUTATIONS times (10000), SEED=N: an audit must find each; make test has 400
 #   make crash       kill -9 CRASHES times (1000) under load, then every token against the journal; SEED=N; make test has 50
+#   make power       power cuts, POWER times (200) under load: no answer that was given may lack its row; SEED=N; make test has 20
 #   make soak [SOAK=options] | bench [QUICK=1] | bare | cover | format | install | clean
 #
 # Variables: CC=gcc or clang, LTO= (none; with gcc the plain build has it), V=1 (show commands), DESTDIR, PREFIX. Objects of each compiler and flavour lie apart.
@@ -26,6 +27,7 @@ PREFIX ?= /usr/local
 FUZZ_RUNS    ?= 10000000
 FUZZ_SECONDS ?= 1200
 CRASHES      ?= 1000
+POWER        ?= 200
 MUTATIONS    ?= 10000
 SEED         ?= 1
 
@@ -135,6 +137,11 @@ $(PROGRAMS:%=build/%): build/%: $(PLAIN)/bin/% FORCE
 .PHONY: FORCE
 FORCE:
 
+# A disk for tests that fails, is slow or loses its power: loaded before the C library.
+build/disk.so: tests/power/shim.c build/$(COMPILER).flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) @build/$(COMPILER).flags -O2 -fPIC -shared -o $@ $<
+
 # ---- Set-up and running ----
 
 .PHONY: deps deps-bench run stop install clean format
@@ -162,7 +169,7 @@ clean:
 
 # ---- Suites; each prints its own "N passed, N failed" ----
 
-.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize crash mutations soak lint bench bare cover
+.PHONY: test unit integration cases sdk fuzz fuzz-planted fuzz-regress sanitize crash power mutations soak lint bench bare cover
 suites_unit         := tests/run_unit $(call unit_programs,$(ASAN))
 suites_fake         := $(PYTHON) tests/fake/test_fake.py build/fake
 suites_integration  := $(PYTHON) tests/integration/run.py --tollgate $(ASAN)/bin/tollgate --fake build/fake
@@ -174,12 +181,14 @@ suites_mutations    := $(PYTHON) tests/mutations/run.py --tollgate $(ASAN)/bin/t
                        --mutate $(ASAN)/bin/mutate --mutations 400
 suites_crash        := $(PYTHON) tests/crash/crash.py --tollgate $(ASAN)/bin/tollgate --fake build/fake \
                        --crashes 50
+suites_power        := $(PYTHON) tests/power/power.py --tollgate $(ASAN)/bin/tollgate --fake build/fake \
+                       --cuts 20
 suites_lint         := CC='$(CC)' CLANG='$(CLANG)' tests/lint/run
 
 unit: $(call unit_programs,$(ASAN))
 	@$(suites_unit)
 
-integration: all $(PROGRAMS:%=$(ASAN)/bin/%)
+integration: all $(PROGRAMS:%=$(ASAN)/bin/%) build/disk.so
 	@$(suites_integration)
 
 cases: all $(PROGRAMS:%=$(ASAN)/bin/%)
@@ -195,11 +204,11 @@ lint: build/$(COMPILER).flags build/$(notdir $(CLANG)).flags build/generated/def
 	@$(suites_lint)
 
 test: deps all $(PROGRAMS:%=$(ASAN)/bin/%) $(call unit_programs,$(ASAN)) $(call fuzz_programs,$(FUZZ)) \
-      build/$(notdir $(CLANG)).flags
+      build/$(notdir $(CLANG)).flags build/disk.so
 	@tests/run "unit: $(suites_unit)" "simulated server: $(suites_fake)" \
 	    "integration: $(suites_integration)" "case runner: $(suites_selftest)" \
 	    "cases: $(suites_cases)" "sdk: $(suites_sdk)" \
-	    "crashes: $(suites_crash)" "mutations: $(suites_mutations)" \
+	    "crashes: $(suites_crash)" "power cuts: $(suites_power)" "mutations: $(suites_mutations)" \
 	    "fuzz regressions: $(suites_fuzz_regress)" "lint: $(suites_lint)"
 
 # ThreadSanitizer is not for one worker: the tests read WORKERS.
@@ -223,6 +232,9 @@ mutations: build/tollgate build/fake build/mutate
 
 crash: build/tollgate build/fake
 	@$(PYTHON) tests/crash/crash.py --tollgate build/tollgate --fake build/fake --crashes $(CRASHES) --seed $(SEED)
+
+power: build/tollgate build/fake build/disk.so
+	@$(PYTHON) tests/power/power.py --tollgate build/tollgate --fake build/fake --cuts $(POWER) --seed $(SEED)
 
 soak: all $(PROGRAMS:%=$(ASAN)/bin/%) $(PROGRAMS:%=$(TSAN)/bin/%)
 	@CC='$(CC)' PYTHON='$(PYTHON)' tests/soak/run $(SOAK)
