@@ -751,8 +751,8 @@ static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
     return cost_pusd;
 }
 
-/* The replica has answered whole, and its last bytes may not leave before its row is synced: settles
- * now. What the client has not taken yet is charged with the rest. */
+/* The replica has answered whole, and its last bytes may not leave before its row is synced:
+ * settles now. What the client has not taken yet is charged with the rest. */
 static void settle_early(struct exchange *x)
 {
     const int64_t waiting = (int64_t)relay_waiting(&x->attempt->relay);
