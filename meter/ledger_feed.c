@@ -8,11 +8,13 @@
  * A line that is not a row, not the next one, or does not name the one before, halts its file; the
  * others go on. Every feed looks at a halted file again: it may have been put right. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include "config/base/hash.h"
 #include "meter/files.h"
@@ -193,6 +195,21 @@ static bool expect(struct feeding *feeding, struct reading *reading)
     return true;
 }
 
+/* What is mapped is on the disk: the ledger must not have rows that a power cut takes from the
+ * journal. */
+static enum err sync_file(struct feeding *feeding, const struct journal_file *file)
+{
+    const int fd = openat(feeding->directory_fd, file->name, O_RDONLY | O_CLOEXEC);
+    const bool synced = fd < 0 ? errno == ENOENT : fdatasync(fd) == 0;
+
+    if (!synced)
+        (void)snprintf(feeding->problem, feeding->problem_size, "syncing %s: %s", file->name,
+                       strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return synced ? OK : ERR_INTERNAL;
+}
+
 /* Reads on in a file that has more than is in. */
 static enum err read_on(struct feeding *feeding, struct reading *reading)
 {
@@ -207,8 +224,10 @@ static enum err read_on(struct feeding *feeding, struct reading *reading)
     }
     if (feeding->rows >= feeding->most_rows)
         return OK;
-    err = ledger_batch_epoch(feeding->ledger, file->gateway, file->epoch, &reading->epoch,
-                             feeding->problem, feeding->problem_size);
+    err = sync_file(feeding, file);
+    if (err == OK)
+        err = ledger_batch_epoch(feeding->ledger, file->gateway, file->epoch, &reading->epoch,
+                                 feeding->problem, feeding->problem_size);
     if (err == OK)
         err = take_lines(feeding, reading);
     if (err == OK && reading->changed)
