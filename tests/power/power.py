@@ -5,7 +5,8 @@
 For:       make power (200 cuts), make test (20). Each life of the gateway, with durability: power
            on the disk of disk.py, ends at some moment under load, streams and plain requests over
            HTTP/1.1 and HTTP/2; then the folder is made what the disk would have. Some lives are
-           killed before, so that the one that loses its power has just taken over. Then a last
+           killed before, so that the one that loses its power has just taken over; some have
+           durability: process: their rows may go, and nothing may break. Then a last
            life ends in order, and the journal is held against what clients received whole and what
            simulated servers generated.
 Usage:     power.py --tollgate FILE --fake FILE [--cuts N] [--seed N]; also POWER, SEED.
@@ -36,6 +37,7 @@ import verdict    # noqa: E402
 H1_CONNECTIONS, H2_CONNECTIONS, H2_STREAMS = 40, 2, 20
 LIFE_S = (0.02, 0.9)
 KILLED_BEFORE = 0.25                      # of the lives: one before them is killed, power on
+PROCESS = 0.2                             # of the lives: durability: process, which may lose rows
 STARTING = 0.15                           # of the cuts: while the process starts and recovers
 IN_ORDER = 0.2                            # of the lives: ended in order just before the cut
 SYNC_US = 12000                           # a sync takes up to so long
@@ -51,13 +53,15 @@ class Bench(crash.Bench):
         self.disk = disk.MortalDisk(self.folder, self.journal)
         self.disk.sync_delay_us, self.disk.sync_delay_varies = SYNC_US, 1
         self.killed = 0
+        self.asks, self.given = [], []    # all; those answered whole, with durability: power
 
     def start_fakes(self):
         super().start_fakes()
+        self.choose("power")
+
+    def choose(self, durability):
         config = json.loads(self.config.read_text())
-        # A ledger may have what the journal loses; here the journal alone is held to account.
-        config["meter"] = {"journal": str(self.journal), "segment_bytes": "64KiB",
-                           "durability": "power"}
+        config["meter"]["durability"] = durability
         config["limits"] = {"in_flight": 256}
         self.config.write_text(json.dumps(config))
 
@@ -66,7 +70,9 @@ class Bench(crash.Bench):
                                self.output, dict(os.environ, **self.disk.environment()))
 
     def live_and_die(self, name, rng, in_order=False):
-        """One life, killed or ended in order; what its clients received."""
+        """One life, killed or ended in order, and what its clients received."""
+        durable = rng.random() >= PROCESS
+        self.choose("power" if durable else "process")
         process = self.start()
         began = time.monotonic()
         until = began + rng.uniform(*LIFE_S)
@@ -84,7 +90,9 @@ class Bench(crash.Bench):
         load.close()
         if not alive:
             raise RuntimeError(f"it died by itself:\n{process.output()[-4000:]}")
-        return load.asks
+        self.asks += load.asks
+        if durable:
+            self.given += [ask for ask in load.asks if ask.finished and ask.status == 200]
 
     def look_at(self, began, looks):
         for moment in looks:
@@ -92,17 +100,15 @@ class Bench(crash.Bench):
             self.disk.look()
 
     def cut(self, number, rng):
-        """One power cut; what clients received since the one before."""
-        asks = []
+        """One power cut, and the lives before it."""
         if rng.random() < KILLED_BEFORE:
-            asks += self.live_and_die(f"k{number}", rng)
+            self.live_and_die(f"k{number}", rng)
             self.killed += 1
         if self.ready_s and rng.random() < STARTING:
             self.die_starting(rng)
         else:
-            asks += self.live_and_die(f"p{number}", rng, rng.random() < IN_ORDER)
+            self.live_and_die(f"p{number}", rng, rng.random() < IN_ORDER)
         self.disk.cut_power(rng)
-        return asks
 
 
 def too_dear(rows, served):
@@ -113,16 +119,16 @@ def too_dear(rows, served):
             yield f"{row.get('request_id')}: billed {verdict.billed_output(row)} of {generated}"
 
 
-def judge(bench, asks, code, cuts):
+def judge(bench, code, cuts):
     total = crash.Sum()
     served = bench.served()
     journal = verdict.Journal(bench.journal)
-    given = [ask for ask in asks if ask.finished and ask.status == 200]
+    asks, given = bench.asks, bench.given
     result = verdict.Verdict(journal.calls, given, {})
     equal = verdict.Verdict(journal.calls, given, served)
     recovered = sum(row.get("outcome") == "crash_recovered" for row in journal.calls)
-    print(f"{len(asks)} requests, {len(given)} answered whole; {len(journal.calls)} rows in "
-          f"{journal.opens} files, {recovered} crash_recovered, {journal.torn} torn ends")
+    print(f"{len(asks)} requests, {len(given)} answered whole with durability: power; "
+          f"{len(journal.calls)} rows in {journal.opens} files, {recovered} crash_recovered, {journal.torn} torn ends")
     print("cut: " + ", ".join(f"{count} {what}" for what, count in bench.disk.cuts.items()))
     total.check("the last life ends in order", [] if code == 0 else [f"exit code {code}"])
     total.check("no table of what was under way is left", crash.left_over(bench))
@@ -140,6 +146,7 @@ def judge(bench, asks, code, cuts):
     lacking = [row for row in journal.calls if row.get("request_id") != given[-1].request_id]
     total.check("an answer without a row would be found",
                 [] if verdict.Verdict(lacking, given, {}).lost() else ["it was not"])
+    total.check("the ledger takes what it has not yet", crash.run_command(bench, "ledger", "feed"))
     total.check("tollgate audit finds nothing", crash.run_command(bench, "audit"))
     return total
 
@@ -162,18 +169,17 @@ def main():
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
     with tempfile.TemporaryDirectory(prefix="tollgate-power-") as own:
         bench = Bench(arguments.folder or own)
-        asks = []
         try:
             bench.start_fakes()
             for number in range(arguments.cuts):
-                asks += bench.cut(number, rng)
+                bench.cut(number, rng)
             code = bench.end_in_order()
             ready = sorted(bench.ready_s)
             print(f"{arguments.cuts} power cuts and {bench.killed} kills before one, {bench.stillborn} "
                   f"while it started, in {time.monotonic() - began:.0f} s (seed {arguments.seed}); ready again after "
                   f"{statistics.median(ready) * 1000:.0f} ms (median), {ready[-1] * 1000:.0f} ms "
                   "(most)")
-            total = judge(bench, asks, code, arguments.cuts)
+            total = judge(bench, code, arguments.cuts)
         finally:
             bench.stop_fakes()
     print(f"{total.passed} passed, {total.failed} failed")
