@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/import_list.c: a model of LiteLLM's price map as a price list of ours.
  *
- * For:       brackets without holes, one factor a tier where the map has prices, what looks wrong, and
- *            the YAML.
+ * For:       brackets without holes, one factor a tier where the map has prices, what looks wrong,
+ *            and the YAML.
  * Called by: import_prices.c.
  * Knows not: how the map names its prices. */
 #include <inttypes.h>

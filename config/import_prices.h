@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/import_prices.h: one model of LiteLLM's price map, on its way to a price list of ours.
  *
- * For:       import_prices.c, which fills an entry with what the map says; import_list.c, which makes
- *            brackets and tiers of it, finds what is odd, and prints it.
+ * For:       import_prices.c, which fills an entry with what the map says; import_list.c, which
+ *            makes brackets and tiers of it, finds what is odd, and prints it.
  * Called by: those.
  * Knows not: files. */
 #ifndef CONFIG_IMPORT_PRICES_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/prices.c: the price list of a model into a draft.
  *
- * For:       dated rates by class of token, brackets for long prompts, factors of tiers, discounts on
- *            a month; no gap, no overlap, nothing that is not whole picodollars.
+ * For:       dated rates by class of token, brackets for long prompts, factors of tiers, discounts
+ *            on a month; no gap, no overlap, nothing that is not whole picodollars.
  * Called by: models.c.
  * Knows not: what a call costs (meter/price.c). */
 #include <stdio.h>

@@ -18,14 +18,14 @@ int cmd_explain(int argc, char **argv);
 /* tollgate keys new [--id ID] [--json]: a new key, shown once, and its entry for the file. */
 int cmd_keys(int argc, char **argv);
 
-/* tollgate import litellm FILE | prices FILE [--models NAME,…] [--output FILE] [--json]: a LiteLLM proxy's configuration as ours.
- * What was not taken over is listed on standard error. 1: something was left out, 2: nothing was
- * written. */
+/* tollgate import litellm FILE | prices FILE [--models NAME,…] [--output FILE] [--json]: a LiteLLM
+ * proxy's configuration, or its price map, as ours. What was not taken over is listed on standard
+ * error. 1: something was left out, 2: nothing was written. */
 int cmd_import(int argc, char **argv);
 
-/* What was charged. Each takes --config FILE (else the embedded configuration), or --journal DIR and
- * --ledger FILE in its place where no prices and tenants are needed (cmd_books.h); --json where a
- * table is printed. */
+/* What was charged. Each takes --config FILE (else the embedded configuration), or --journal DIR
+ * and --ledger FILE in its place where no prices and tenants are needed (cmd_books.h); --json where
+ * a table is printed. */
 
 /* tollgate usage [--period P] [--by COLUMN,…] [--bucket hour|day|week|month] [--tenant T] [--where
  * COLUMN=VALUE] [--zone Z] [--json | --csv | --focus] [--waste] [--weighted] [--margin] */

@@ -27,8 +27,8 @@ struct keeper_place {
 MUST_CHECK enum err keeper_start(const struct keeper_place *place, struct keeper **out_keeper,
                                  char *problem, size_t problem_size);
 
-/* Refuses the queries that wait and all that come; returns when nobody who asked is called any more.
- * NULL is fine. */
+/* Refuses the queries that wait and all that come; returns when nobody who asked is called any
+ * more. NULL is fine. */
 void keeper_refuse(struct keeper *keeper);
 
 /* The same; then feeds and tells what is left for at most a second, and ends. NULL is fine. */
