@@ -55,22 +55,17 @@ class Faulty(OnADisk):
         self.assertEqual(len(rows), len(set(rows)), "twice")
         self.assertEqual(set(ids) - set(rows), set(), "lost")
 
-
-class NoRoom(Faulty):
-    """What a full or read-only disk says, in the places where it says it."""
-
-    DURABILITY = "process"
-    LOADED = {"reserve_most": 1 << 20}       # no stock, so that room is asked for with every row
-
     def goes_through(self, number, problem):
         under_way = self.streams()
         setattr(self.disk, number, problem)
         whole = []
+
         def refused():
             request_id, reply = self.ask()
             if reply.status == 200:
                 whole.append(request_id)
             return reply.status == 503
+
         self.assertTrue(wait_until(refused, WAIT_S))
         self.assertTrue(self.refuses())
         self.assertEqual(self.ready().status, 503)
@@ -85,17 +80,15 @@ class NoRoom(Faulty):
         for good in [*whole, request_id, *(one.request_id for one in under_way)]:
             self.one_row(good)
 
+
+class NoRoom(Faulty):
+    """What a full or read-only disk says, in the places where it says it."""
+
+    DURABILITY = "process"
+    LOADED = {"reserve_most": 1 << 20}       # no stock, so that room is asked for with every row
+
     def test_a_full_disk(self):
         self.goes_through("space_error", errno.ENOSPC)
-        self.end()
-
-    def test_a_disk_over_its_quota_that_took_the_reserve_too(self):
-        self.goes_through("write_error", errno.EDQUOT)
-        self.end()
-
-    def test_a_disk_that_became_read_only(self):
-        self.goes_through("write_error", errno.EROFS)
-        self.goes_through("space_error", errno.EROFS)
         self.end()
 
     def test_what_is_under_way_has_its_row_while_the_disk_is_full(self):
@@ -109,13 +102,24 @@ class NoRoom(Faulty):
         self.end()
 
 
+class NoRoomToWrite(Faulty):
+    """The reserve is of no use either: rows wait in memory."""
+
+    DURABILITY = "process"
+    LOADED = {"reserve_most": 1 << 20}
+
+    def test_a_disk_over_its_quota_that_took_the_reserve_too(self):
+        self.goes_through("write_error", errno.EDQUOT)
+        self.end()
+
+    def test_a_disk_that_became_read_only(self):
+        self.goes_through("write_error", errno.EROFS)
+        self.goes_through("space_error", errno.EROFS)
+        self.end()
+
+
 class NoRoomDurable(NoRoom):
     DURABILITY = "power"
-
-    def goes_through(self, number, problem):
-        if number == "write_error":
-            self.skipTest("an answer's end then waits for the disk: see the test below")
-        super().goes_through(number, problem)
 
     def test_an_end_waits_for_a_disk_that_gives_way(self):
         under_way = self.streams()
@@ -251,10 +255,12 @@ class ReallyFull(Faulty):
     def test_it_goes_on_by_itself_when_there_is_room(self):
         self.fill()
         good, under_way = [], self.streams()
+
         def refused():
             request_id, reply = self.ask()
             good.extend([request_id] if reply.status == 200 else [])
             return reply.status == 503
+
         self.assertTrue(wait_until(refused, 60, 0))
         self.assertTrue(self.refuses())
         self.assertEqual(self.ready().status, 503)
