@@ -35,9 +35,10 @@
 #define IDLE_BEFORE_TRIM_NS (2 * NS_PER_S)
 #define REQUESTS_WORTH_A_TRIM 1000
 #define ROUNDS_PER_TURN                                                                            \
-    32                   /* a client or replica that is never done does not keep others waiting    \
-                          */
-#define DRAIN_LOOK_MS 50 /* between two looks whether all is settled */
+    32                      /* a client or replica that is never done does not keep others waiting \
+                             */
+#define FAILED_LOOK_MS 1000 /* whether the journal has failed: an idle gateway stops then, too */
+#define DRAIN_LOOK_MS 50    /* between two looks whether all is settled */
 #define NAMES_LOOK_MS                                                                              \
     2 /* libevent has no descriptor to wait for: it is asked while a look-up is pending */
 
@@ -433,6 +434,8 @@ static int longest_sleep_ms(const struct worker *worker)
         return 0;
     if (worker->draining && (ms < 0 || ms > DRAIN_LOOK_MS))
         ms = DRAIN_LOOK_MS;
+    if (worker->index == 0 && (ms < 0 || ms > FAILED_LOOK_MS))
+        ms = FAILED_LOOK_MS;
     if (names_pending(worker->names) && (ms < 0 || ms > NAMES_LOOK_MS))
         ms = NAMES_LOOK_MS;
     return (int)ms;
@@ -631,7 +634,8 @@ out:
     for (uint32_t i = 0; server->workers && i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     free(server->workers);
-    meter_close(server->meter);
+    if (!meter_close(server->meter))
+        code = 1;
     router_fini();
     log_flush();
     config_put(config);

@@ -176,22 +176,24 @@ void meter_quiesce(struct meter *meter)
     keeper_refuse(meter->keeper);
 }
 
-void meter_close(struct meter *meter)
+bool meter_close(struct meter *meter)
 {
-    bool empty;
+    bool empty, failed;
 
     if (!meter)
-        return;
+        return true;
     meter_quiesce(meter);
     empty = journal_posted(meter->journal) ==
             atomic_load_explicit(&meter->table.opened, memory_order_acquire);
     if (!journal_end(meter->journal))
         empty = false;
+    failed = journal_failed(meter->journal);
     keeper_stop(meter->keeper); /* after the last head, which it tells */
     (void)journal_stop(meter->journal);
-    dispose(meter, empty);
+    dispose(meter, empty && !failed);
     estimate_forget();
     accounts_forget();
+    return !failed;
 }
 
 enum err meter_adopt(struct meter *meter, struct config *config)

@@ -41,9 +41,9 @@ MUST_CHECK enum err meter_open(const struct config *config, struct meter **out_m
 void meter_quiesce(struct meter *meter);
 
 /* Stops the writer when all ended slots are rows on disk, however long the disk takes, writes the
- * last head, and closes. No other call may be under way. What meter_adopt() set ends here too.
- * NULL is fine. */
-void meter_close(struct meter *meter);
+ * last head, and closes; false: the disk has failed, and the table is kept for the next start. No
+ * other call may be under way. What meter_adopt() set ends here too. NULL is fine. */
+bool meter_close(struct meter *meter);
 
 /* Binds a snapshot, by names, outliving it: config_model.estimate, config_replica.account, and the
  * prices' rows in the book. One thread at a time, before the snapshot is published.

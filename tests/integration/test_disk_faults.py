@@ -8,6 +8,7 @@ For:       full and read-only: new work gets 503, what is under way is settled a
 
 import errno
 import os
+import signal
 import subprocess
 import unittest
 
@@ -42,17 +43,6 @@ class Faulty(OnADisk):
         self.assertEqual(reply.json()["error"]["code"], "journal_unavailable", reply)
         self.assertGreaterEqual(int(reply.header("retry-after")), 1)
         return True
-
-    def wake(self):
-        """The first worker looks at the journal when anything happens; alone, it takes its time."""
-
-        def asked():
-            try:
-                self.gateway.admin("/livez", token=None)
-            except (OSError, wire.WireError):
-                return True
-            return not self.gateway.running()
-        wait_until(asked, WAIT_S, 0.05)
 
     def streams(self):
         """Two of them, whose first token has come."""
@@ -161,7 +151,6 @@ class Broken(Faulty):
         last, reply = self.ask()
         if reply.complete and reply.status == 200:
             good.append(last)
-        self.wake()
         code = self.gateway.wait(WAIT_S)
         self.assertIsNotNone(code, "it runs on")
         self.assertNotEqual(code, 0)
@@ -189,6 +178,17 @@ class Broken(Faulty):
     def test_an_error_of_reserving(self):
         self.breaks("space_error")
 
+    def test_an_error_while_it_stops_is_no_good_end(self):
+        request_id, reply = self.ask()
+        self.assertEqual(reply.status, 200)
+        self.disk.sync_error = errno.EIO  # the last head is synced, whatever durability says
+        self.gateway.signal(signal.SIGTERM)
+        self.assertGreater(self.gateway.wait(WAIT_S), 0)
+        self.disk.sync_error = 0
+        self.gateway = self.start()
+        self.end()
+        self.check_each_once([request_id])
+
 
 class BrokenDurable(Broken):
     DURABILITY = "power"
@@ -202,7 +202,6 @@ class BrokenDurable(Broken):
         self.assertTrue(self.waits_in_sync())
         self.disk.sync_error = errno.EIO
         self.disk.sync_held = 0
-        self.wake()
         self.assertFalse(one.ended().complete, one.reply)
         self.assertGreater(self.gateway.wait(WAIT_S), 0)
         self.disk.sync_error = 0

@@ -161,7 +161,7 @@ static void an_admitted_exchange_becomes_one_row(void **state)
     meter_publish(slot, &(struct meter_running){.usage = usage, .source = SOURCE_RUNNING});
     /* 100 × 50,000 + 20 × 12,500 + 7 × 200,000 */
     assert_int_equal(meter_settle(meter, slot, &ending, NULL), 6650000);
-    meter_close(meter);
+    (void)meter_close(meter);
 
     char *text = read_file("g1-1-1.jsonl", &size);
     assert_non_null(text);
@@ -197,7 +197,7 @@ static void a_slot_is_priced_as_its_route_said(void **state)
     assert_int_not_equal(after.price.book, before.price.book);
     assert_int_equal(meter_settle(meter, standard, &ending, NULL), 10000);
     assert_int_equal(meter_settle(meter, cheaper, &ending, NULL), 5000);
-    meter_close(meter);
+    (void)meter_close(meter);
 }
 
 static void an_amount_that_does_not_fit_is_not_charged_and_said(void **state)
@@ -218,7 +218,7 @@ static void an_amount_that_does_not_fit_is_not_charged_and_said(void **state)
     const struct meter_route route = route_of(&shop);
     meter_route(slot, &route);
     assert_int_equal(meter_settle(meter, slot, &ending, NULL), 0);
-    meter_close(meter);
+    (void)meter_close(meter);
 
     char *text = read_file("g1-1-1.jsonl", &size);
     assert_non_null(text);
@@ -250,11 +250,11 @@ static void a_slot_never_settled_is_recovered_by_the_next_process(void **state)
     const struct meter_route route = route_of(&shop);
     meter_route(slot, &route);
     meter_publish(slot, &running);
-    meter_close(meter);
+    (void)meter_close(meter);
     meter = open_meter(&config);
     meter_view(meter, &view);
     assert_int_equal(view.recovered, 1);
-    meter_close(meter);
+    (void)meter_close(meter);
 
     char *text = read_file("g1-2-1.jsonl", &size); /* the next epoch */
     assert_non_null(text);
@@ -281,7 +281,7 @@ static void a_full_table_admits_nobody(void **state)
     for (size_t i = 0; i < 16; i++)
         assert_int_equal(
             meter_settle(meter, slots[i], &(struct meter_ending){.outcome = OUTCOME_OK}, NULL), 0);
-    meter_close(meter);
+    (void)meter_close(meter);
 }
 
 static void two_processes_of_one_name_overlap(void **state)
@@ -298,8 +298,8 @@ static void two_processes_of_one_name_overlap(void **state)
     assert_int_equal(view.recovered, 0); /* the first is alive: its slot is its own */
     assert_int_equal(
         meter_settle(first, slot, &(struct meter_ending){.outcome = OUTCOME_REFUSED}, NULL), 0);
-    meter_close(first);
-    meter_close(second);
+    (void)meter_close(first);
+    (void)meter_close(second);
     char *old = read_file("g1-1-1.jsonl", &size);
     char *new = read_file("g1-2-1.jsonl", &size);
     assert_true(old && new);
@@ -348,7 +348,7 @@ static void what_was_learned_and_counted_outlives_snapshots(void **state)
     meter_replica_view(&new.replica, &new.config, 1, &view);
     assert_int_equal(view.prompt_tokens, 10000);
     assert_int_equal(view.generation_tokens, 1000);
-    meter_close(meter);
+    (void)meter_close(meter);
 }
 
 /* Who waits for a row. */
@@ -386,7 +386,7 @@ static void who_waits_for_a_durable_row_is_rung_once(void **state)
     assert_false(meter_unwait(meter, slot, &waiter.wait)); /* too late */
     slot = meter_admit(meter, &(struct meter_opening){.tenant = SPAN("acme")});
     assert_int_equal(meter_settle(meter, slot, &ending, NULL), 0); /* nobody waits */
-    meter_close(meter);
+    (void)meter_close(meter);
     assert_int_equal(atomic_load(&waiter.rings), 1);
 }
 
@@ -409,7 +409,7 @@ static void nobody_takes_back_the_wait_of_who_has_the_slot_now(void **state)
         if (i % 2 == 1)
             assert_false(meter_unwait(meter, slot, &before.wait));
     }
-    meter_close(meter);
+    (void)meter_close(meter);
     assert_int_equal(atomic_load(&before.rings), 50);
     assert_int_equal(atomic_load(&now.rings), 50);
 }
@@ -442,8 +442,8 @@ static void without_a_journal_all_works_in_memory(void **state)
     assert_int_equal(view.ledger_behind_rows, -1);
     assert_int_equal(meter_query(meter, &query), ERR_NO_LEDGER);
     meter_quiesce(meter);
-    meter_close(meter);
-    meter_close(NULL);
+    (void)meter_close(meter);
+    (void)meter_close(NULL);
 }
 
 /* Many events an exchange, so that most kills fall into the middle of publishing one. */
