@@ -673,12 +673,35 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
+/* Fills in what the replica has said nothing of: all, or (a stream of messages that was cut, a
+ * server that leaves a number out) the input or the output alone. It is then an estimate. */
+static void complete_usage(const struct exchange *x, struct meter_ending *ending)
+{
+    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,
+                                      x->delivered_pieces};
+    struct usage *usage = &ending->usage;
+    const bool has_input = usage->input >= 0 || usage->cached_input >= 0 || usage->cache_write >= 0;
+    const bool has_output = usage->output >= 0 || usage->reasoning >= 0 || !x->ask.generates;
+    struct usage estimate;
+
+    if (ending->source != SOURCE_NONE && has_input && has_output)
+        return;
+    meter_estimate(x->model->estimate, &sizes, &estimate);
+    quote_cut(x, &estimate);
+    if (ending->source == SOURCE_NONE)
+        *usage = estimate;
+    else if (!has_input)
+        usage->input = estimate.input;
+    else
+        usage->output = estimate.output;
+    ending->source = SOURCE_ESTIMATED;
+    metric_add(METRIC_usage_estimated_total, 1);
+}
+
 /* The tokens to charge, and where they come from: what was delivered; a plain answer that the
  * replica has finished counts whole once a byte of it has gone out. */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
-    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,
-                                      x->delivered_pieces};
     const bool all = x->whole_source != SOURCE_NONE && x->delivered_any &&
                      (x->answered || x->durable == DURABLE_WAITS || !x->ask.stream);
     ending->usage = USAGE_UNKNOWN;
@@ -696,19 +719,7 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
         ending->usage = all ? x->whole : x->delivered;
         ending->source = all ? x->whole_source : x->delivered_source;
     }
-    /* Nothing was said, or (a stream of messages that was cut) of the input alone. */
-    const bool half = ending->source == SOURCE_RUNNING && ending->usage.output < 0;
-    if (ending->source == SOURCE_NONE || half) {
-        struct usage estimate;
-        meter_estimate(x->model->estimate, &sizes, &estimate);
-        quote_cut(x, &estimate);
-        if (!half)
-            ending->usage = estimate;
-        ending->usage.output = estimate.output;
-        ending->usage.reasoning = estimate.reasoning;
-        ending->source = SOURCE_ESTIMATED;
-        metric_add(METRIC_usage_estimated_total, 1);
-    }
+    complete_usage(x, ending);
 }
 
 static void learn(const struct exchange *x, const struct meter_ending *ending)

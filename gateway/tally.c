@@ -178,6 +178,12 @@ static struct tap_numbers numbers_of(const struct tally *tally)
     return numbers;
 }
 
+/* More than any call can have: no model reads or writes so many tokens. */
+static bool is_beyond_belief(const struct tap_numbers *numbers)
+{
+    return numbers->prompt > INT32_MAX || numbers->completion > INT32_MAX;
+}
+
 /* Is a number that counts suspect? A total that is not whole leaves some to running usage. */
 static bool is_suspect(const struct tally *tally)
 {
@@ -203,7 +209,7 @@ enum usage_source tally_usage(const struct tally *tally, struct usage *out_usage
 {
     const struct tap_numbers numbers = numbers_of(tally);
 
-    if (!split_classes(&numbers, out_usage) || is_suspect(tally))
+    if (!split_classes(&numbers, out_usage) || is_suspect(tally) || is_beyond_belief(&numbers))
         *out_flags |= FLAG_USAGE_SUSPECT;
     if (numbers.prompt < 0 && numbers.completion < 0)
         return SOURCE_NONE;
