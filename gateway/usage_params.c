@@ -152,6 +152,15 @@ static enum err add_value(struct reading *reading, struct usage_values *values, 
     return OK;
 }
 
+/* Can an error say it back? Names of ours can; others may be any bytes. */
+static bool is_plain(struct span name)
+{
+    for (size_t i = 0; i < name.size; i++)
+        if ((unsigned char)name.data[i] < 0x20 || (unsigned char)name.data[i] > 0x7e)
+            return false;
+    return true;
+}
+
 static enum err take(struct reading *reading, struct span name, struct span value)
 {
     struct usage_params *params = reading->params;
@@ -189,7 +198,8 @@ static enum err take(struct reading *reading, struct span name, struct span valu
         *known[i].once = value;
         return OK;
     }
-    return refuse(reading, name, "this parameter is not known here");
+    return refuse(reading, is_plain(name) ? name : (struct span){NULL, 0},
+                  "this parameter is not known here");
 }
 
 /* ---- what they say together ---- */

@@ -5,7 +5,8 @@
  *               its default.
  *            2. Lists come with or without [], percent-encoded or not; group_by with commas too.
  *            3. A page begins at a bucket within what was asked for.
- *            4. What is not known, comes twice or cannot be is refused by name.
+ *            4. What is not known, comes twice or cannot be is refused, by a name that is plain
+ * text.
  *            5. No query, whatever its bytes, is read beyond its end. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,6 +158,18 @@ static void what_cannot_be_is_refused_by_name(void **state)
     }
 }
 
+static void a_name_of_any_bytes_is_not_said_back(void **state)
+{
+    (void)state;
+    static const char *const queries[] = {"start_time=1&%ff=1", "start_time=1&\xc3=1",
+                                          "start_time=1&a%0ab=1", "start_time=1&%7f=1"};
+
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+        assert_int_equal(read_query(USAGE_COMPLETIONS, queries[i]), ERR_BAD_VALUE);
+        assert_null(refusal.param.data);
+    }
+}
+
 static void any_bytes_are_read_to_their_end_and_no_further(void **state)
 {
     (void)state;
@@ -189,6 +202,7 @@ int main(void)
         TEST(lists_come_in_every_spelling),
         TEST(a_page_begins_at_a_bucket_within),
         TEST(what_cannot_be_is_refused_by_name),
+        TEST(a_name_of_any_bytes_is_not_said_back),
         TEST(any_bytes_are_read_to_their_end_and_no_further),
     };
 #undef TEST
