@@ -30,6 +30,7 @@
 #define TICK_NS (INT64_C(200) * 1000000)
 #define FEED_ROWS 8192
 #define QUERY_NS (10 * NS_PER_S)
+#define ASKED_NS (200 * NS_PER_MS) /* in one turn, but for the question at hand */
 #define RETIRE_EVERY_NS (60 * NS_PER_S)
 #define STOP_NS NS_PER_S
 #define STOP_TICK_NS (INT64_C(10) * 1000000)
@@ -117,6 +118,15 @@ static bool answer(struct keeper *keeper)
     (void)pthread_cond_broadcast(&keeper->answered);
     pthread_mutex_unlock(&keeper->lock);
     return true;
+}
+
+/* Questions that wait, for a while: who keeps on asking keeps neither rows nor anchors waiting. */
+static void answer_some(struct keeper *keeper)
+{
+    const uint64_t until_ns = clock_now_ns() + ASKED_NS;
+
+    while (answer(keeper) && clock_now_ns() < until_ns)
+        ;
 }
 
 enum err keeper_query(struct keeper *keeper, struct meter_query *query)
@@ -286,8 +296,7 @@ static void *run(void *owner)
     for (bool going = true; going;) {
         bool caught_up;
 
-        while (answer(keeper))
-            ;
+        answer_some(keeper);
         caught_up = feed(keeper);
         (void)tell(keeper, false);
         retire(keeper);

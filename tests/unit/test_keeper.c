@@ -5,7 +5,8 @@
  *            2. A bounded number of questions waits; those that wait at the end are refused.
  *            3. Anchors are signed lines of the newest row: appended to a file, read by a command.
  *            4. A command that fails is tried again; one that hangs holds nobody up.
- *            5. Old files go once they are in the ledger; what proves the chain is kept, and what
+ *            5. Endless questions keep neither rows nor anchors waiting.
+ *            6. Old files go once they are in the ledger; what proves the chain is kept, and what
  *               others still need stays. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -333,6 +334,52 @@ static void a_command_that_hangs_holds_nobody_up(void **state)
     close_meter(meter); /* comes back: the command is killed */
 }
 
+/* A question that is asked anew whenever it was answered. */
+struct endless {
+    struct question question;
+    struct meter *meter;
+    _Atomic bool over, ended;
+};
+
+static void ask_again(struct meter_query *query, struct books *books)
+{
+    struct endless *endless = container_of(query, struct endless, question.query);
+
+    (void)books;
+    pause_a_while();
+    if (atomic_load(&endless->over) || meter_query(endless->meter, query) != OK)
+        atomic_store(&endless->ended, true);
+}
+
+static void who_keeps_on_asking_keeps_neither_rows_nor_anchors_waiting(void **state)
+{
+    (void)state;
+    static struct endless endless[2];
+    static char text[65536];
+    struct config config = config_of();
+    struct meter *meter;
+
+    config.anchor_file = span_of(anchor_path);
+    meter = open_meter(&config);
+    for (size_t i = 0; i < 2; i++) {
+        endless[i] = (struct endless){.meter = meter};
+        endless[i].question.query = (struct meter_query){.run = ask_again, .refused = refuse};
+        assert_int_equal(meter_query(meter, &endless[i].question.query), OK);
+    }
+    settle_one(meter);
+    for (int i = 0; i < TRIES_MAX && !strstr(text, ",\"seq\":2,"); i++) {
+        await_lines(anchor_path, 1, text, sizeof(text));
+        pause_a_while();
+    }
+    assert_non_null(strstr(text, ",\"seq\":2,")); /* of the row: 1 is the file's open line */
+    for (size_t i = 0; i < 2; i++)
+        atomic_store(&endless[i].over, true);
+    for (size_t i = 0; i < 2; i++)
+        for (int tries = 0; tries < TRIES_MAX && !atomic_load(&endless[i].ended); tries++)
+            pause_a_while();
+    close_meter(meter);
+}
+
 /* ---- old files ---- */
 
 static char prev[65];
@@ -502,6 +549,7 @@ int main(void)
         KEEPER_TEST(a_torn_anchor_is_left_behind),
         KEEPER_TEST(a_command_reads_anchors_and_is_tried_again),
         KEEPER_TEST(a_command_that_hangs_holds_nobody_up),
+        KEEPER_TEST(who_keeps_on_asking_keeps_neither_rows_nor_anchors_waiting),
         KEEPER_TEST(old_files_go_and_their_ends_are_kept),
         KEEPER_TEST(what_others_need_stays),
         KEEPER_TEST(what_was_written_since_the_newest_open_line_stays),
