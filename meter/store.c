@@ -131,6 +131,13 @@ static bool find_epoch(struct store *store, char *problem, size_t problem_size)
     good = good && errno == 0;
     if (!good)
         (void)snprintf(problem, problem_size, "reading the journal directory: %s", strerror(errno));
+    if (good && store->epoch > INT64_MAX) {
+        (void)snprintf(problem, problem_size,
+                       "the journal directory has a file of %s of the last epoch there is: it was "
+                       "not made by a gateway",
+                       store->gateway);
+        good = false;
+    }
     if (listing)
         closedir(listing);
     return good;

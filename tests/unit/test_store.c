@@ -160,6 +160,19 @@ static void the_epoch_is_larger_than_any_seen_of_this_gateway(void **state)
     store_close(&store);
 }
 
+/* Its rows could not be read, and its table would be nobody's. */
+static void there_is_no_epoch_behind_the_last(void **state)
+{
+    (void)state;
+    struct store store;
+    touch("g1-9223372036854775807-1.jsonl");
+
+    assert_int_equal(open_as(&store, "g1"), ERR_INTERNAL);
+    assert_non_null(strstr(problem, "the last epoch"));
+    assert_int_equal(open_as(&store, "g2"), OK);
+    store_close(&store);
+}
+
 /* A process that dies in the midst of what it was doing: its descriptors are closed, no more. */
 static void die(struct store *store)
 {
@@ -276,6 +289,7 @@ int main(void)
         STORE_TEST(a_file_is_made_once),
         STORE_TEST(a_process_waits_while_another_of_its_name_starts_and_runs_beside_it_then),
         STORE_TEST(the_epoch_is_larger_than_any_seen_of_this_gateway),
+        STORE_TEST(there_is_no_epoch_behind_the_last),
         STORE_TEST(tables_of_the_dead_are_handed_out_once_and_those_of_the_living_never),
         STORE_TEST(a_table_that_has_no_name_yet_is_nobodys),
         STORE_TEST(a_name_that_cannot_be_a_files_is_refused),
