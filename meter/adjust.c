@@ -24,8 +24,9 @@
 #include "meter/row.h"
 #include "meter/store.h"
 
-#define TEXT_BYTES_MAX 512 /* of by and of why: escaped they must fit a row */
-#define NAME_BYTES_MAX 256 /* of tenant, key, model */
+#define TEXT_BYTES_MAX 512                       /* of by and of why: escaped they must fit a row */
+#define NAME_BYTES_MAX 256                       /* of tenant, key, model */
+#define FAR_US (INT64_C(253402300800) * 1000000) /* behind the year 9999 */
 
 /* One correction under way. */
 struct correction {
@@ -177,6 +178,8 @@ static enum err check_ask(struct correction *correction)
     if (ask->adjusts.size == 0 &&
         (ask->tenant.size == 0 || ask->tenant.size >= sizeof(correction->tenant)))
         return refuse(correction, "expected a tenant");
+    if (ask->adjusts.size == 0 && (ask->admitted_us < 0 || ask->admitted_us >= FAR_US))
+        return refuse(correction, "expected a moment from 1970 to the year 9999");
     return OK;
 }
 
@@ -270,7 +273,7 @@ static bool write_whole(int fd, const char *text, size_t bytes)
 }
 
 /* Writes the file aside, then gives it its name: whoever reads the directory sees all of it, or
- * nothing. */
+ * nothing. The start lock is held: what is there aside was left by one that was killed. */
 static enum err publish(struct correction *correction, const struct sheet *sheet, const char *name)
 {
     const int directory_fd = correction->store.directory_fd;
@@ -278,7 +281,7 @@ static enum err publish(struct correction *correction, const struct sheet *sheet
     bool good = false;
     int fd;
 
-    (void)snprintf(aside, sizeof(aside), ".adjust-%ld", (long)getpid());
+    (void)snprintf(aside, sizeof(aside), ".%s.adjust", correction->store.gateway);
     fd = openat(directory_fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd >= 0) {
         good = write_whole(fd, sheet->text, sheet->bytes);

@@ -20,7 +20,7 @@
 #define BUCKETS_JUMP 65536 /* a seq further ahead is damage, and told as such */
 #define FEEDS_MAX 50       /* another process feeds: it has five seconds to get there */
 #define USAGE_TRIES 3
-#define FAR_US (INT64_C(4102444800) * 1000000) /* 2100 */
+#define FAR_US (INT64_C(253402300800) * 1000000) /* behind the year 9999 */
 
 /* ---- counting ---- */
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the bill says when servers, tenants and their questions do their worst.
 
-For:       usage that says half or the impossible; names that are no text.
+For:       usage that says half or the impossible; names that are no text; moments far away.
 """
 
 import json
 import pathlib
+import subprocess
 
 import harness
-from harness import KEY, GatewayTest, bearer, chat, model, tenants
+from harness import ENVIRONMENT, KEY, GatewayTest, bearer, chat, model, tenants
 from test_attack_on_bounds_and_memory import RawServer, read_request, whole
 
 USAGE = "/v1/organization/usage/completions"
@@ -106,3 +107,18 @@ class Billing(GatewayTest):
             reply = self.h1().request("GET", f"{USAGE}?start_time=1&{name}=1", bearer(KEY))
             self.assert_error(reply, 400)
             bytes(reply.body).decode("utf-8")
+
+    def run_command(self, *arguments):
+        done = subprocess.run([harness.TOLLGATE, *arguments, "--config", self.gateway.config_path],
+                              env=ENVIRONMENT, capture_output=True, timeout=60)
+        return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+    def test_a_charge_of_any_month_is_in_the_audit_s_sums(self):
+        for at, status in (("9999-12-31", 0), ("1970-01-01", 0), ("2150-06-01", 0),
+                           ("1969-12-31", 1), ("9223372036854", 1)):
+            code, said = self.run_command("adjust", "--tenant", "acme", "--at", at, "--usd", "1",
+                                          "--by", "anna", "--why", "a test")
+            self.assertEqual(code, status, (at, said))
+        code, said = self.run_command("audit")
+        self.assertEqual(code, 0, said)
+        self.assertIn("3 adjusts", said)

@@ -8,6 +8,7 @@
  *            3. What cannot be corrected is refused, and nothing is written then.
  *            4. Tenant, key, model and moment are the corrected row's. */
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "tests/unit/paper.h"
 
@@ -214,6 +215,8 @@ static void what_cannot_be_corrected_is_refused(void **state)
         {.adjusts = SPAN("g1/1/2"), .add_pusd = 1, .why = {longer, sizeof(longer)}},
         {.tenant = SPAN("acme"), .add_pusd = 0},
         {.tenant = SPAN("acme"), .void_row = true},
+        {.tenant = SPAN("acme"), .add_pusd = 1, .admitted_us = -1},
+        {.tenant = SPAN("acme"), .add_pusd = 1, .admitted_us = INT64_C(253402300800000000)},
         {.add_pusd = 1},
     };
 
@@ -231,6 +234,21 @@ static void a_correction_is_not_corrected(void **state)
     assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .add_pusd = -5), OK);
     assert_int_equal(ADJUST(.adjusts = SPAN("g1/2/2"), .void_row = true), ERR_BAD_VALUE);
     assert_non_null(strstr(problem, "correction itself"));
+}
+
+static void what_one_that_was_killed_left_aside_is_written_over(void **state)
+{
+    char left[160], text[8] = "left";
+
+    (void)state;
+    (void)snprintf(left, sizeof(left), "%s/.g1.adjust", paper.home);
+    const int fd = open(left, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof(text)), sizeof(text));
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .void_row = true), OK);
+    assert_int_not_equal(access(left, F_OK), 0);
+    assert_audit_is_good();
 }
 
 static void a_correction_tells_its_anchor(void **state)
@@ -261,6 +279,7 @@ int main(void)
         TEST(a_credit_stands_by_itself),
         TEST(what_cannot_be_corrected_is_refused),
         TEST(a_correction_is_not_corrected),
+        TEST(what_one_that_was_killed_left_aside_is_written_over),
         TEST(a_correction_tells_its_anchor),
     };
 
