@@ -227,6 +227,17 @@ static void keep_able(struct exchange *x)
     x->candidate_count = kept;
 }
 
+/* Drops the candidates that have no price when the exchange is admitted: nobody is served for
+ * nothing by an oversight. */
+static void keep_priced(struct exchange *x)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < x->candidate_count; i++)
+        if (!endpoint_row(x->endpoint)->charged || config_price_at(x->candidates[i], x->opened_us))
+            x->candidates[kept++] = x->candidates[i];
+    x->candidate_count = kept;
+}
+
 enum verdict step_classify(struct exchange *x)
 {
     const struct router_ask ask = {
@@ -250,9 +261,13 @@ enum verdict step_classify(struct exchange *x)
         quote_answer(x);
         return ANSWER;
     }
+    const bool able = x->candidate_count > 0;
+    keep_priced(x);
     if (x->candidate_count > 0)
         return NEXT;
     metric_add(METRIC_requests_refused_total, 1);
+    if (able)
+        return fail(x, ERR_NO_REPLICA, "the model has no price now, and is not served", "model");
     if (known)
         return fail(x, ERR_NO_ENDPOINT, NULL, "model");
     if (x->ask.model.size == 0)

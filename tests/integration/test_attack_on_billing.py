@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the bill says when servers, tenants and their questions do their worst.
 
-For:       usage that says half or the impossible; names that are no text; moments far away.
+For:       usage that says half or the impossible; names that are no text; moments far away; prices
+           that end.
 """
 
+import datetime
 import json
 import pathlib
 import subprocess
+import time
 
 import harness
 from harness import ENVIRONMENT, KEY, GatewayTest, bearer, chat, model, tenants
@@ -122,3 +125,32 @@ class Billing(GatewayTest):
         code, said = self.run_command("audit")
         self.assertEqual(code, 0, said)
         self.assertIn("3 adjusts", said)
+
+
+class APriceThatEnds(GatewayTest):
+    FAKES = (("s1", ()),)
+
+    @classmethod
+    def configure(cls):
+        cls.ends = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+        port = cls.fakes["s1"].port
+        ending = [dict(harness.price()[0], until=cls.ends.strftime("%Y-%m-%dT%H:%M:%SZ"))]
+        return {
+            "models": {"small": model(("s1", port), price=ending),
+                       "with-more": model(("s2", port), price=ending, fallback=["large"]),
+                       "large": model(("s3", port))},
+            "classes": [{"name": "default", "match": {}}],
+            "tenants": tenants(),
+        }
+
+    def test_its_model_is_refused_from_then_on_and_not_served_for_nothing(self):
+        conn = self.h1()
+        _, row = self.ask_row(conn, chat())
+        self.assertGreater(int(row["cost_pusd"]), 0)
+        left = self.ends - datetime.datetime.now(datetime.timezone.utc)
+        time.sleep(max(0.0, left.total_seconds()) + 0.05)
+        self.assert_error(self.ask(conn, chat()), 503)
+        _, row = self.ask_row(conn, chat(model_name="with-more"))
+        self.assertEqual(row["model"], "large")
+        self.assertGreater(int(row["cost_pusd"]), 0)
+        self.assertEqual(len(self.gateway.calls()), 2)
