@@ -149,8 +149,10 @@ static int open_tcp_socket(const struct config_listen *listen_to,
 {
     const int on = 1;
     const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    if (fd < 0) {
+        log_failure(listen_to, strerrordesc_np(errno));
         return -1;
+    }
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     /* Inherited by accepted sockets: no call per connection. */

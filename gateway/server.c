@@ -7,6 +7,7 @@
  * Knows not: protocols, steps. */
 #include "gateway/server.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -565,9 +566,14 @@ static void raise_descriptor_limit(void)
 
 static bool open_all(struct server *server, struct config *config)
 {
-    for (uint32_t i = 0; i < server->worker_count; i++)
-        if (!open_worker(server, &server->workers[i], i, config))
+    for (uint32_t i = 0; i < server->worker_count; i++) {
+        errno = 0;
+        if (!open_worker(server, &server->workers[i], i, config)) {
+            log_event(LOG_ERROR, "worker_not_opened", "worker %u: %s", i,
+                      errno != 0 ? strerror(errno) : "it could not be set up");
             return false;
+        }
+    }
     for (uint32_t i = 0; i < config->listen_count; i++)
         if (!listener_open(server, &config->listen[i], false))
             return false;

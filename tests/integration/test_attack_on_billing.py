@@ -2,14 +2,17 @@
 """What the bill says when servers, tenants and their questions do their worst.
 
 For:       usage that says half or the impossible; names that are no text; moments far away; prices
-           that end.
+           that end; too few descriptors.
 """
 
 import datetime
 import json
 import pathlib
+import resource
 import subprocess
+import tempfile
 import time
+import unittest
 
 import harness
 from harness import ENVIRONMENT, KEY, GatewayTest, bearer, chat, model, tenants
@@ -125,6 +128,33 @@ class Billing(GatewayTest):
         code, said = self.run_command("audit")
         self.assertEqual(code, 0, said)
         self.assertIn("3 adjusts", said)
+
+
+class AStartWithFewDescriptors(unittest.TestCase):
+    def test_it_says_what_it_could_not_open(self):
+        """Its limit is raised by one until it starts."""
+        with tempfile.TemporaryDirectory(prefix="tollgate-test-") as home:
+            path = pathlib.Path(home) / "tollgate.yaml"
+            path.write_text(json.dumps({
+                "listen": [{"address": "127.0.0.1:0"}], "workers": 2,
+                "meter": {"journal": f"{home}/rows", "ledger": f"sqlite:{home}/ledger.db"},
+                "models": {"small": model(("s1", 1))},
+                "classes": [{"name": "default", "match": {}}], "tenants": tenants()}))
+            for most in range(5, 40):
+                with open(f"{home}/output", "w+b") as output:
+                    child = subprocess.Popen(
+                        [harness.TOLLGATE, "serve", "--config", str(path)], env=ENVIRONMENT,
+                        stdout=output, stderr=subprocess.STDOUT, preexec_fn=lambda: (
+                            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))))
+                    said = lambda: pathlib.Path(f"{home}/output").read_text()
+                    started = lambda: '"event":"ready"' in said()
+                    harness.wait_until(lambda: started() or child.poll() is not None, 10)
+                    if child.poll() is None:
+                        child.terminate()
+                        self.assertEqual(child.wait(10), 0, said())
+                        return
+                    self.assertIn('"level":"error"', said(), f"{most} descriptors")
+            self.fail("it has not started")
 
 
 class APriceThatEnds(GatewayTest):
