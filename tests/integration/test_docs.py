@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/billing.md says what its commands show.
+"""docs/billing.md and docs/journal.md say what is so.
 
 For:       the page's commands, run in its order by one shell beside what `make run` starts; what
-           each prints must be what the page shows. Row formats of docs/journal.md: a file's lines
-           have the fields that the page's table has, and a chain that its recipe checks.
+           each prints must be what the page shows. The journal that this leaves has the fields of
+           docs/journal.md in its order, and that page's checker finds what is spoilt.
 Knows not: what the amounts mean; other tests hold them against the journal.
 
 In the page a block ```console is run: "$ " begins a command, "> " continues it, the rest is what it
@@ -17,6 +17,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -36,6 +37,15 @@ SHAPES = (                      # what differs from run to run
     (r"\bin \d+\.\d+ s\b", "in <seconds>"),
     (r"overhead-ms: [0-9.]+", "overhead-ms: <ms>"),
     (r"\s+", " "),
+)
+USAGE = ("input", "cached_input", "cache_write", "output", "reasoning")
+SPOILT = (                      # in which file, what, into what
+    ("g1-1-1.jsonl", rb'"output":8000', b'"output":80'),
+    ("g1-1-1.jsonl", rb'"tenant":"demo"', b'"tenant":"dema"'),
+    ("g1-1-1.jsonl", rb"[^\n]*order-2[^\n]*\n", b""),
+    ("g1-2-1.jsonl", rb"[^\n]*\"kind\":\"head\"[^\n]*\n", b""),
+    ("g1-2-1.jsonl", rb'"signature":"..', b'"signature":"AA'),
+    ("g1-3-1.jsonl", rb"([^\n]*\"call\"[^\n]*\n)", rb"\1\1"),
 )
 
 
@@ -77,7 +87,7 @@ class Shell:
 
     def __init__(self, test):
         holder = tempfile.TemporaryDirectory(prefix="tollgate-test-")
-        test.addCleanup(holder.cleanup)
+        test.addClassCleanup(holder.cleanup)
         self.root = pathlib.Path(holder.name)
         for name in ("config", "deploy", "tests"):
             (self.root / name).symlink_to(harness.ROOT / name)
@@ -88,7 +98,7 @@ class Shell:
         (self.root / "deploy").unlink()
         shutil.copytree(harness.ROOT / "deploy", self.root / "deploy")
         self.deploy("DETACH=1 exec deploy/run")
-        test.addCleanup(self.deploy, "exec deploy/run stop")
+        test.addClassCleanup(self.deploy, "exec deploy/run stop")
         self.state = self.root / "build" / "run"
         self.port = re.search(r"127\.0\.0\.1:(\d+)", (self.state / "tollgate.yaml").read_text())[1]
 
@@ -112,15 +122,60 @@ class Shell:
 
 
 class BillingPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.steps = steps_of(PAGE.read_text("utf-8"))
+        cls.shell = Shell(cls)
+        cls.outputs = cls.shell.outputs([command for command, _ in cls.steps])
+
     def test_commands_print_what_the_page_shows(self):
-        steps = steps_of(PAGE.read_text("utf-8"))
-        self.assertGreater(len(steps), 20)
-        shell = Shell(self)
-        outputs = shell.outputs([command for command, _ in steps])
-        self.assertEqual(len(outputs), len(steps))
-        for (command, lines), output in zip(steps, outputs):
+        self.assertGreater(len(self.steps), 20)
+        self.assertEqual(len(self.outputs), len(self.steps))
+        for (command, lines), output in zip(self.steps, self.outputs):
             with self.subTest(command=command):
                 shown = "".join(shape(line) + "\n" for line in output.splitlines() if line.strip())
                 wanted = pattern_of([line for line in lines if line.strip()])
                 self.assertIsNotNone(re.fullmatch(wanted, shown),
-                                     f"\nthe page:\n" + "\n".join(lines) + f"\nprinted:\n{output}")
+                                     "\nthe page:\n" + "\n".join(lines) + f"\nprinted:\n{output}")
+
+    def test_rows_have_the_fields_of_the_journal_page(self):
+        page = JOURNAL_PAGE.read_text("utf-8")
+        calls = page.split("### call\n")[1].split("### adjust\n")[0]
+        known = re.findall(r"\w+", " ".join(re.findall(r"^\| (\w[\w, ]*) \|", calls, re.M)[1:]))
+        for row in self.rows():
+            with self.subTest(kind=row["kind"], seq=row["seq"]):
+                names = list(row)
+                self.assertEqual(names[:5], ["v", "gateway", "epoch", "seq", "kind"])
+                names = [name for name in names[5:] if name not in ("prev", "signature")]
+                if row["kind"] == "call":
+                    self.assertEqual(names, [name for name in known if name in row])
+                else:
+                    part = page.split(f"### {row['kind']}")[1].split("##")[0]
+                    self.assertEqual([name for name in names if f"`{name}`" not in part],
+                                     [name for name in names if name in USAGE])
+
+    def test_the_checker_of_the_journal_page_finds_what_is_spoilt(self):
+        journal = self.shell.state / "journal"
+        self.assertEqual(self.check(journal), 0)
+        for number, (name, old, new) in enumerate(SPOILT):
+            with self.subTest(name=name, new=new):
+                copy = self.shell.root / f"spoilt-{number}"
+                shutil.copytree(journal, copy)
+                text = (copy / name).read_bytes()
+                (copy / name).write_bytes(re.sub(old, new, text, count=1))
+                self.assertNotEqual((copy / name).read_bytes(), text)
+                self.assertEqual(self.check(copy), 1)
+
+    def check(self, journal):
+        """The exit code of the page's checker."""
+        program = re.search(r"^```python\n(.*?)^```$", JOURNAL_PAGE.read_text("utf-8"), re.M | re.S)
+        found = subprocess.run([sys.executable, "-c", program[1], str(journal),
+                                str(self.shell.state / "journal" / "signing.pub")],
+                               timeout=RUN_SECONDS, stdout=subprocess.PIPE, check=False)
+        self.assertRegex(found.stdout.decode(), r" faults\n\Z")    # it came to its end
+        return found.returncode
+
+    def rows(self):
+        for path in sorted((self.shell.state / "journal").glob("g1-*.jsonl")):
+            for line in path.read_bytes().split(b"\n")[:-1]:
+                yield json.loads(line)
