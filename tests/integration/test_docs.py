@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/billing.md and docs/journal.md say what is so.
+"""docs/billing.md, docs/journal.md and README.md say what is so.
 
 For:       the page's commands, run in its order by one shell beside what `make run` starts; what
            each prints must be what the page shows. The journal that this leaves has the fields of
-           docs/journal.md in its order, and that page's checker finds what is spoilt.
+           docs/journal.md in its order, and that page's checker finds what is spoilt. The example
+           of README.md is a configuration.
 Knows not: what the amounts mean; other tests hold them against the journal.
 
-In the page a block ```console is run: "$ " begins a command, "> " continues it, the rest is what it
-prints. "…" alone stands for lines left out, at a line's end for the rest of the line. Moments, hashes,
-signatures and the like are compared by shape only.
+In the page a block ```console is run: "$ " begins a command, "> " continues it, the rest is what
+it prints. "…" alone stands for lines left out, at a line's end for the rest of the line. Moments,
+hashes, signatures and the like are compared by shape only.
 """
 
 import json
@@ -113,9 +114,9 @@ class Shell:
         environment = dict(os.environ, PATH=f"{self.root / 'build'}:{os.environ['PATH']}",
                            KEY=(self.state / "key").read_text().strip(), LC_ALL="C.UTF-8")
         with open(self.root / "output", "w+b") as output:
-            subprocess.run(["bash", "-c", script.replace("127.0.0.1:4000", f"127.0.0.1:{self.port}")],
-                           cwd=self.state, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                           stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False)
+            script = script.replace("127.0.0.1:4000", f"127.0.0.1:{self.port}")
+            subprocess.run(["bash", "-c", script], cwd=self.state, env=environment,
+                           stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False)
             output.seek(0)
             text = output.read().decode()
         return text.replace(f"127.0.0.1:{self.port}", "127.0.0.1:4000").split(f"\n{END}\n")[:-1]
@@ -179,3 +180,17 @@ class BillingPage(unittest.TestCase):
         for path in sorted((self.shell.state / "journal").glob("g1-*.jsonl")):
             for line in path.read_bytes().split(b"\n")[:-1]:
                 yield json.loads(line)
+
+
+class Readme(unittest.TestCase):
+    def test_its_example_is_a_configuration(self):
+        page = (harness.ROOT / "README.md").read_text("utf-8")
+        with tempfile.TemporaryDirectory(prefix="tollgate-test-") as folder:
+            path = pathlib.Path(folder) / "tollgate.yaml"
+            path.write_text(re.search(r"^```yaml\n(.*?)^```$", page, re.M | re.S)[1])
+            found = subprocess.run([harness.TOLLGATE, "check", str(path)], timeout=RUN_SECONDS,
+                                   env=dict(os.environ, ACME_KEY=harness.KEY), check=False,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        # Certificates are the reader's own.
+        self.assertEqual([line for line in found.stdout.decode().splitlines()
+                          if "cannot be read: No such file or directory" not in line], [])
