@@ -49,6 +49,9 @@ static bool open_config(struct cmd_books *common)
     if (problems.text)
         (void)fputs(problems.text, stderr);
     config_problems_free(&problems);
+    if (err != OK && common->config_path == NULL)
+        (void)fputs("tollgate: say which gateway's books: --config FILE, or --journal DIR\n",
+                    stderr);
     return err == OK;
 }
 

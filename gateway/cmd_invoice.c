@@ -25,9 +25,10 @@ struct arguments {
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: tollgate invoice TENANT PERIOD [--json | --html | --focus] "
-                          "[--config FILE | --journal DIR] [--ledger FILE]\n"
-                          "PERIOD: 2026-11, 2026, last-month, A..B; in the tenant's time zone\n");
+    (void)fprintf(stderr,
+                  "usage: tollgate invoice TENANT PERIOD [--json | --html | --focus] "
+                  "[--config FILE | --journal DIR] [--ledger FILE]\n"
+                  "PERIOD: 2026-11, 2026, month, last-month, A..B; in the tenant's time zone\n");
     return 2;
 }
 
@@ -264,8 +265,11 @@ static int print_invoice(const struct arguments *arguments)
     char problem[1024] = "";
     bool printed = true;
 
-    if (period_read(span_of(arguments->period), zone, now_us, &period) != OK)
+    if (period_read(span_of(arguments->period), zone, now_us, &period) != OK) {
+        (void)fprintf(stderr, "tollgate: no period %s (expected one such as 2026-11)\n",
+                      arguments->period);
         return usage();
+    }
     warn(arguments, tenant);
     if (books_invoice(arguments->books.books, arguments->books.config, span_of(arguments->tenant),
                       &period, now_us, &invoice, problem, sizeof(problem)) != OK) {

@@ -198,8 +198,11 @@ static bool read_arguments(int argc, char **argv, struct usage_asked *asked)
     for (int i = 1; i < argc; i++) {
         if (cmd_books_takes(&asked->common, argc, argv, &i) || read_flag(asked, argv[i]))
             continue;
-        if (!read_valued(asked, argv[i], i + 1 < argc ? argv[i + 1] : NULL))
+        if (!read_valued(asked, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
+            if (i + 1 < argc)
+                (void)fprintf(stderr, "tollgate: not understood: %s %s\n", argv[i], argv[i + 1]);
             return false;
+        }
         i++;
     }
     if (!goes_together(asked))

@@ -116,7 +116,8 @@ class Shell:
         with open(self.root / "output", "w+b") as output:
             script = script.replace("127.0.0.1:4000", f"127.0.0.1:{self.port}")
             subprocess.run(["bash", "-c", script], cwd=self.state, env=environment,
-                           stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False)
+                           stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                           timeout=RUN_SECONDS, check=False)
             output.seek(0)
             text = output.read().decode()
         return text.replace(f"127.0.0.1:{self.port}", "127.0.0.1:4000").split(f"\n{END}\n")[:-1]
