@@ -45,7 +45,10 @@ struct focus_charge {
     struct span row;                /* of an adjust: its id in the journal */
 };
 
+/* The line of column names. */
 void focus_print_head(FILE *out);
+
+/* One charge as one line; borrows for the call. */
 void focus_print_charge(FILE *out, const struct focus_charge *charge);
 
 #define FOCUS_INVOICE_BYTES 160

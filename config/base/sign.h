@@ -27,6 +27,7 @@ MUST_CHECK enum err sign_key_open(const char *path, bool make, struct sign_key *
                                   char *problem, size_t problem_size);
 void sign_key_close(struct sign_key *key); /* NULL is fine */
 
+/* 16 hex digits and a NUL; lives as long as the key. */
 const char *sign_key_id(const struct sign_key *key);
 
 /* Signs text: base64 and a NUL. One thread at a time. */

@@ -24,7 +24,10 @@ MUST_CHECK enum err zone_find(struct span name, const struct zone **out_zone);
 
 #define ZONE_FOLDER "/usr/share/zoneinfo"
 
+/* UTC, static. */
 const struct zone *zone_utc(void);
+
+/* Its name, as it was asked for; lives as long as the zone. */
 struct span zone_name(const struct zone *zone);
 
 /* Reads the bytes of a TZif file (version 2 and later, also the slim form). Pure; the caller frees
