@@ -12,7 +12,7 @@
 
 #include "meter/books.h"
 
-/* The invoice as one page without script or remote parts; moments as the zone's clocks show them. */
+/* The invoice as one page without script or remote parts; moments as the clocks of zone show. */
 void invoice_html_print(const struct invoice *invoice, const struct zone *zone, FILE *out);
 
 #endif

@@ -12,9 +12,10 @@
 #include "config/base/err.h"
 #include "config/base/span.h"
 
-#define SIGN_KEY_ID_BYTES 17 /* 16 hex digits of SHA-256 of the public key's 32 bytes, and a NUL   \
-                              */
-#define SIGN_TEXT_BYTES 89   /* a signature in base64, and a NUL */
+#define SIGN_KEY_ID_BYTES                                                                          \
+    17                     /* 16 hex digits of SHA-256 of the public key's 32 bytes, and a NUL     \
+                            */
+#define SIGN_TEXT_BYTES 89 /* a signature in base64, and a NUL */
 
 struct sign_key;   /* private and public */
 struct verify_key; /* public alone */
