@@ -13,8 +13,8 @@
 #include "gateway/reply.h"
 
 #define TOKENS_PER_MILLION 1000000
-#define COMPLETION_TOKENS                                                                          \
-    16 /* OpenAI's API reference, completions: max_tokens when it is not said */
+/* OpenAI's API reference, completions: max_tokens when it is not said. */
+#define COMPLETION_TOKENS 16
 
 /* ---- what is asked for ---- */
 
@@ -52,8 +52,9 @@ static int64_t default_output(enum endpoint endpoint, enum kind kind)
     return endpoint == ENDPOINT_COMPLETIONS && openai ? COMPLETION_TOKENS : -1;
 }
 
-struct meter_ask quote_ask(const struct ask *ask, enum endpoint endpoint,
-                           const struct config_model *model)
+/* What of an ask decides its cost on a model. */
+static struct meter_ask asked_of(const struct ask *ask, enum endpoint endpoint,
+                                 const struct config_model *model)
 {
     struct meter_ask quoted = {
         .text_bytes = ask->text_bytes - ask->token_id_bytes,
@@ -87,7 +88,7 @@ static int64_t answer_of(const struct usage *usage)
 
 void quote_cut(const struct exchange *x, struct usage *estimate)
 {
-    const struct meter_ask ask = quote_ask(&x->ask, x->endpoint, x->model);
+    const struct meter_ask ask = asked_of(&x->ask, x->endpoint, x->model);
     struct meter_quote quote;
 
     if (!meter_quote(x->model, &ask, x->opened_us, &quote))
@@ -155,7 +156,7 @@ static json_t *error_tree(const struct config_model *model)
 /* What the ask costs on one model. */
 static json_t *candidate_tree(const struct exchange *x, const struct config_model *model)
 {
-    const struct meter_ask ask = quote_ask(&x->ask, x->endpoint, model);
+    const struct meter_ask ask = asked_of(&x->ask, x->endpoint, model);
     struct meter_quote quote;
 
     if (!meter_quote(model, &ask, x->opened_us, &quote))

@@ -13,10 +13,6 @@
  * none); ENDPOINT_NONE: not one that is billed. */
 enum endpoint quote_endpoint(struct span target);
 
-/* What of an ask decides its cost on a model. */
-struct meter_ask quote_ask(const struct ask *ask, enum endpoint endpoint,
-                           const struct config_model *model);
-
 /* Cuts an estimate to what x's ask can have come to at most: nobody pays for tokens that he cannot
  * have had. */
 void quote_cut(const struct exchange *x, struct usage *estimate);

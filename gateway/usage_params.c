@@ -77,23 +77,6 @@ bool usage_params_next(struct span *query, struct arena *arena, struct span *out
     return false;
 }
 
-bool usage_params_find(struct span query, struct span name, struct arena *arena,
-                       struct span *out_value)
-{
-    struct span found_name, value;
-    enum err err;
-
-    *out_value = (struct span){NULL, 0};
-    while (usage_params_next(&query, arena, &found_name, &value, &err)) {
-        if (!span_equal(found_name, name))
-            continue;
-        if (out_value->data)
-            return false;
-        *out_value = value;
-    }
-    return err == OK;
-}
-
 /* ---- one parameter ---- */
 
 struct reading {

@@ -2,7 +2,7 @@
 /* gateway/usage_params.h: what a query string asks of the usage endpoints; pure.
  *
  * For:       the parameters of OpenAI's usage and costs endpoints, checked.
- * Called by: usage_api.c.
+ * Called by: usage_api.c, usage_page.c.
  * Knows not: HTTP, ledgers, who asks.
  *
  * Source: OpenAI's API reference, organization usage and costs, read in 2026. A name may have []
@@ -57,11 +57,6 @@ struct usage_refusal {
 MUST_CHECK enum err usage_params_read(enum usage_subject subject, struct span query, int64_t now_us,
                                       struct arena *arena, struct usage_params *out_params,
                                       struct usage_refusal *out_refusal);
-
-/* The value of a parameter that may come once; {NULL, 0}: it does not come. false: it comes twice
- * or is malformed. */
-MUST_CHECK bool usage_params_find(struct span query, struct span name, struct arena *arena,
-                                  struct span *out_value);
 
 /* Cuts the next name=value off a query, decoded. false: there is none, or *out_err. */
 MUST_CHECK bool usage_params_next(struct span *query, struct arena *arena, struct span *out_name,
