@@ -26,7 +26,7 @@ static int explain(void)
     (void)fputs(says, stderr);
     for (size_t i = 0; i < BOOKS_COLUMN_COUNT; i++)
         (void)fprintf(stderr, "%s%s", i % 9 == 0 ? "\n   " : " ",
-                      usage_column_name((enum books_column)i));
+                      books_column_name((enum books_column)i));
     (void)fputs("\n", stderr);
     return 2;
 }
@@ -36,7 +36,7 @@ static int explain(void)
 static bool find_column(struct span name, enum books_column *out_column)
 {
     for (size_t i = 0; i < BOOKS_COLUMN_COUNT; i++) {
-        if (span_equal(name, span_of(usage_column_name((enum books_column)i)))) {
+        if (span_equal(name, span_of(books_column_name((enum books_column)i)))) {
             *out_column = (enum books_column)i;
             return true;
         }

@@ -24,9 +24,6 @@ struct usage_asked {
     char problem[USAGE_PROBLEM_BYTES];
 };
 
-/* As an operator writes it: "tenant". Static. */
-const char *usage_column_name(enum books_column column);
-
 /* Fill an empty report with columns and lines. problem says what was wrong.
  * Errors: those of books_usage() and of report_add_line(). */
 MUST_CHECK enum err usage_fill_lines(struct usage_asked *asked, struct report *report);

@@ -8,17 +8,6 @@
 
 #define TAG_NAME_BYTES 72
 
-const char *usage_column_name(enum books_column column)
-{
-    static const char *const names[BOOKS_COLUMN_COUNT] = {
-#define COLUMN(id, name) [BY_##id] = #name,
-        BOOKS_COLUMNS(COLUMN)
-#undef COLUMN
-    };
-
-    return names[column];
-}
-
 /* What visit() fills, and the first thing that went wrong. */
 struct filling {
     struct usage_asked *asked;
@@ -71,7 +60,7 @@ static uint32_t add_key_columns(const struct books_ask *ask, struct report *repo
             (void)snprintf(tag, sizeof(tag), "tag:%.*s", (int)ask->tag.size, ask->tag.data);
             report_add_column(report, span_of(tag), REPORT_TEXT);
         } else {
-            report_add_column(report, span_of(usage_column_name(ask->by[i])), REPORT_TEXT);
+            report_add_column(report, span_of(books_column_name(ask->by[i])), REPORT_TEXT);
         }
     }
     return report->column_count;

@@ -258,7 +258,7 @@ static bool add_by(struct books_ask *ask, struct span name)
         column = BY_TAGS;
     } else {
         while (column < BOOKS_COLUMN_COUNT &&
-               !span_equal(name, span_of(usage_column_name((enum books_column)column))))
+               !span_equal(name, span_of(books_column_name((enum books_column)column))))
             column++;
     }
     for (uint32_t i = 0; i < ask->by_count; i++)

@@ -7,7 +7,7 @@
  *            2. Feeding twice changes nothing: rows are known by gateway, epoch and seq.
  *            3. Sums are exact: 128 bits, no float.
  *            4. What is damaged is named with file and offset, and nothing behind it is taken in.
- * Example:   books_open(config, BOOKS_FEED, &books, problem, sizeof problem);
+ * Example:   books_open(config, &books, problem, sizeof problem);
  *            books_feed(books, INT64_MAX, NULL, problem, sizeof problem);
  *            books_usage(books, &ask, print_line, NULL, problem, sizeof problem);
  * Called by: the gateway's commands; usage_api.c and admin.c through meter_query().
@@ -76,6 +76,9 @@ enum books_column {
 #undef COLUMN
         BOOKS_COLUMN_COUNT
 };
+
+/* As an operator writes it, and the ledger: "tenant". Static. */
+const char *books_column_name(enum books_column column);
 
 #define BOOKS_BY_MAX 6u
 #define BOOKS_FILTERS_MAX 8u

@@ -21,17 +21,6 @@
 #define PROGRESS_EVERY 4000 /* steps of SQLite's machine between two looks at the clock */
 #define SQL_BYTES 4096
 
-static const char *const column_names[] = {
-#define COLUMN(id, name) [BY_##id] = #name,
-    BOOKS_COLUMNS(COLUMN)
-#undef COLUMN
-};
-
-const char *ledger_column_name(enum books_column column)
-{
-    return column_names[column];
-}
-
 /* ---- statements ---- */
 
 enum err ledger_failed(struct ledger *ledger, char *problem, size_t problem_size)
@@ -164,7 +153,7 @@ static void put_columns(char *sql, size_t size, size_t *used, const char *behind
 {
     for (unsigned i = 0; i < LEDGER_GROUP_COLUMNS && *used < size; i++)
         *used += (size_t)snprintf(sql + *used, size - *used, "%s\"%s\"%s", i > 0 ? ", " : "",
-                                  column_names[i], behind);
+                                  books_column_name((enum books_column)i), behind);
 }
 
 static enum err make_tables(struct ledger *ledger, char *problem, size_t problem_size)

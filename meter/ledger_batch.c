@@ -109,7 +109,7 @@ static void print_group_statement(enum statement which, char out[SQL_BYTES])
         used += (size_t)(which == INSERT_GROUP
                              ? snprintf(out + used, SQL_BYTES - used, ", ?")
                              : snprintf(out + used, SQL_BYTES - used, " AND \"%s\" = ?",
-                                        ledger_column_name((enum books_column)i)));
+                                        books_column_name((enum books_column)i)));
     (void)snprintf(out + used, SQL_BYTES - used, "%s", which == INSERT_GROUP ? ")" : "");
 }
 

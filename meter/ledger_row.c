@@ -91,6 +91,17 @@ void ledger_sums_of(const struct record *record, int64_t out_sums[LEDGER_SUM_COU
 
 /* ---- columns ---- */
 
+const char *books_column_name(enum books_column column)
+{
+    static const char *const names[] = {
+#define COLUMN(id, name) [BY_##id] = #name,
+        BOOKS_COLUMNS(COLUMN)
+#undef COLUMN
+    };
+
+    return names[column];
+}
+
 struct span ledger_plain(struct span spelt, char buffer[LEDGER_TEXT_BYTES])
 {
     if (spelt.size == 0)

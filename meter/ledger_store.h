@@ -71,8 +71,6 @@ struct ledger {
     struct ledger_batch *batch; /* made by the first feed */
 };
 
-const char *ledger_column_name(enum books_column column);
-
 /* ---- statements ---- */
 
 /* Says what SQLite says. Returns ERR_INTERNAL, ERR_NO_MEMORY, or ERR_BAD_VALUE (not a database). */

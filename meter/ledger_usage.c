@@ -216,7 +216,7 @@ static enum err sum_roll_ups(struct asking *asking, int64_t from_us, int64_t unt
 
     for (unsigned i = 0; i < LEDGER_GROUP_COLUMNS && used < sizeof(sql); i++)
         used += (size_t)snprintf(sql + used, sizeof(sql) - used, "g.\"%s\", ",
-                                 ledger_column_name((enum books_column)i));
+                                 books_column_name((enum books_column)i));
     (void)snprintf(sql + used, sizeof(sql) - used,
                    "s.quarter_us"
 #define SUM(id, name) ", s." #name
