@@ -33,22 +33,14 @@ static int usage(void)
 
 static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
 {
-    const struct {
-        const char *name;
-        const char **place;
-    } options[] = {
+    const struct cmd_option options[] = {
         {"--tenant", &arguments->tenant}, {"--at", &arguments->at},   {"--usd", &arguments->usd},
         {"--by", &arguments->by},         {"--why", &arguments->why},
     };
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i))
+    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
+        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
         return true;
-    for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++) {
-        if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
-            *options[k].place = argv[++*i];
-            return true;
-        }
-    }
     if (strcmp(argv[*i], "--void") == 0)
         arguments->adjust.void_row = true;
     else if (strcmp(argv[*i], "--json") == 0)
@@ -113,15 +105,6 @@ static void print_result(const struct arguments *arguments, const char *id, int6
     }
 }
 
-/* Days of --at begin where the tenant's do. */
-static const struct zone *zone_of(const struct arguments *arguments)
-{
-    const struct config_tenant *tenant =
-        arguments->tenant == NULL ? NULL : cmd_books_tenant(&arguments->books, arguments->tenant);
-
-    return tenant == NULL || tenant->zone == NULL ? zone_utc() : tenant->zone;
-}
-
 int cmd_adjust(int argc, char **argv)
 {
     struct arguments arguments = {.row = NULL};
@@ -136,7 +119,8 @@ int cmd_adjust(int argc, char **argv)
     if (!is_whole(&arguments))
         return usage();
     status = cmd_books_open(&arguments.books, true);
-    if (status == 0 && !read_values(&arguments, zone_of(&arguments)))
+    /* Days of --at begin where the tenant's do. */
+    if (status == 0 && !read_values(&arguments, cmd_books_zone(&arguments.books, arguments.tenant)))
         status = 2;
     if (status == 0 &&
         books_adjust(arguments.books.books, arguments.books.config, &arguments.adjust,

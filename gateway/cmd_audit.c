@@ -38,17 +38,15 @@ static int usage(void)
 
 static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
 {
-    const struct {
-        const char *name;
-        const char **place;
-    } options[] = {
+    const struct cmd_option options[] = {
         {"--public-key", &arguments->options.public_key},
         {"--anchors", &arguments->options.anchors},
         {"--live", &arguments->live.url},
         {"--token-env", &arguments->live.token_env},
     };
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i))
+    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
+        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
         return true;
     if (strcmp(argv[*i], "--json") == 0) {
         arguments->json = true;
@@ -57,12 +55,6 @@ static bool take_argument(struct arguments *arguments, int argc, char **argv, in
     if (strcmp(argv[*i], "--no-ledger") == 0) {
         arguments->options.against_ledger = false;
         return true;
-    }
-    for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++) {
-        if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
-            *options[k].place = argv[++*i];
-            return true;
-        }
     }
     return false;
 }

@@ -17,24 +17,26 @@
 #define WAIT_MS 20
 #define WAITS_MAX 100 /* for a gateway that feeds the same ledger at this moment */
 
-bool cmd_books_takes(struct cmd_books *common, int argc, char **argv, int *i)
+bool cmd_takes(const struct cmd_option *options, size_t count, int argc, char **argv, int *i)
 {
-    const struct {
-        const char *name;
-        const char **place;
-    } options[] = {
-        {"--config", &common->config_path},
-        {"--journal", &common->journal_path},
-        {"--ledger", &common->ledger_path},
-    };
-
-    for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++) {
+    for (size_t k = 0; k < count; k++) {
         if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
             *options[k].place = argv[++*i];
             return true;
         }
     }
     return false;
+}
+
+bool cmd_books_takes(struct cmd_books *common, int argc, char **argv, int *i)
+{
+    const struct cmd_option options[] = {
+        {"--config", &common->config_path},
+        {"--journal", &common->journal_path},
+        {"--ledger", &common->ledger_path},
+    };
+
+    return cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i);
 }
 
 /* The configuration of a file, or one of nothing but the paths given. */
@@ -126,4 +128,11 @@ const struct config_tenant *cmd_books_tenant(const struct cmd_books *common, con
         if (span_equal(common->config->tenants[i].name, span_of(name)))
             return &common->config->tenants[i];
     return NULL;
+}
+
+const struct zone *cmd_books_zone(const struct cmd_books *common, const char *name)
+{
+    const struct config_tenant *tenant = name != NULL ? cmd_books_tenant(common, name) : NULL;
+
+    return tenant != NULL && tenant->zone != NULL ? tenant->zone : zone_utc();
 }

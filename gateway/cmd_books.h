@@ -3,7 +3,7 @@
  *
  * For:       reading their common arguments, opening configuration and books, feeding the ledger.
  * Called by: cmd_usage.c, cmd_invoice.c, cmd_why.c, cmd_adjust.c, cmd_rerate.c, cmd_audit.c,
- *            cmd_ledger.c.
+ *            cmd_ledger.c; cmd_usage_*.c.
  * Knows not: what they print. */
 #ifndef GATEWAY_CMD_BOOKS_H
 #define GATEWAY_CMD_BOOKS_H
@@ -16,8 +16,18 @@ struct cmd_books {
     const char *ledger_path;  /* --ledger */
     struct config *config;    /* cmd_books_open(); with --journal: &bare, which has paths alone */
     struct books *books;
-    struct config bare;       /* what stands for a configuration with --journal */
+    struct config bare; /* what stands for a configuration with --journal */
 };
+
+/* An option with a value behind it, and where that is to be kept. */
+struct cmd_option {
+    const char *name;
+    const char **place;
+};
+
+/* Is argv[*i] one of these, with a value behind it? Then that is kept, *i is moved to it, and true
+ * comes back. */
+bool cmd_takes(const struct cmd_option *options, size_t count, int argc, char **argv, int *i);
 
 /* Is argv[*i] one of the common arguments? Then it is taken, *i is moved to its value, and true
  * comes back. */
@@ -30,5 +40,8 @@ void cmd_books_close(struct cmd_books *common);
 
 /* The tenant of a name; NULL: the configuration has none such (rows may still). */
 const struct config_tenant *cmd_books_tenant(const struct cmd_books *common, const char *name);
+
+/* The zone of that tenant's periods; UTC when there is none such, or name is NULL. */
+const struct zone *cmd_books_zone(const struct cmd_books *common, const char *name);
 
 #endif

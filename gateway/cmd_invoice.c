@@ -258,7 +258,7 @@ static void warn(const struct arguments *arguments, const struct config_tenant *
 static int print_invoice(const struct arguments *arguments)
 {
     const struct config_tenant *tenant = cmd_books_tenant(&arguments->books, arguments->tenant);
-    const struct zone *zone = tenant && tenant->zone ? tenant->zone : zone_utc();
+    const struct zone *zone = cmd_books_zone(&arguments->books, arguments->tenant);
     const int64_t now_us = clock_wall_us();
     struct invoice *invoice = NULL;
     struct period period;

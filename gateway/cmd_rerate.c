@@ -33,21 +33,13 @@ static int usage(void)
 
 static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
 {
-    const struct {
-        const char *name;
-        const char **place;
-    } options[] = {{"--prices", &arguments->prices},
-                   {"--period", &arguments->period},
-                   {"--tenant", &arguments->tenant}};
+    const struct cmd_option options[] = {{"--prices", &arguments->prices},
+                                         {"--period", &arguments->period},
+                                         {"--tenant", &arguments->tenant}};
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i))
+    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
+        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
         return true;
-    for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++) {
-        if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
-            *options[k].place = argv[++*i];
-            return true;
-        }
-    }
     if (strcmp(argv[*i], "--json") != 0)
         return false;
     arguments->json = true;
@@ -130,9 +122,7 @@ static int print_difference(const struct arguments *arguments, const struct peri
 
 static int rerate(const struct arguments *arguments)
 {
-    const struct config_tenant *tenant =
-        arguments->tenant ? cmd_books_tenant(&arguments->books, arguments->tenant) : NULL;
-    const struct zone *zone = tenant && tenant->zone ? tenant->zone : zone_utc();
+    const struct zone *zone = cmd_books_zone(&arguments->books, arguments->tenant);
     const char *text = arguments->period ? arguments->period : "month";
     struct period period;
 

@@ -186,8 +186,7 @@ static const struct invoice *invoice_of(struct answer *answer, const struct reco
 {
     char tenant[TEXT_BYTES_MAX];
     const struct span name = {tenant, record_text(record->tenant, tenant, sizeof(tenant))};
-    const struct config_tenant *known = cmd_books_tenant(&answer->arguments->books, tenant);
-    const struct zone *zone = known && known->zone ? known->zone : zone_utc();
+    const struct zone *zone = cmd_books_zone(&answer->arguments->books, tenant);
     const struct period month = period_around(zone, PERIOD_MONTH, record->admitted_us);
     struct invoice *invoice = answer->invoice;
 
