@@ -9,6 +9,7 @@
 #include "config/base/clock.h"
 #include "gateway/cmd.h"
 #include "gateway/cmd_usage.h"
+#include "gateway/usage_ask.h"
 
 static const char says[] =
     "usage: tollgate usage [--config FILE | --journal DIR] [--ledger FILE] [--period P] [--zone "
@@ -33,59 +34,11 @@ static int explain(void)
 
 /* ---- arguments ---- */
 
-static bool find_column(struct span name, enum books_column *out_column)
+/* The columns of the last --by. */
+static bool read_by(struct books_ask *ask, const char *names)
 {
-    for (size_t i = 0; i < BOOKS_COLUMN_COUNT; i++) {
-        if (span_equal(name, span_of(books_column_name((enum books_column)i)))) {
-            *out_column = (enum books_column)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A column's name, or tag:NAME. Only one tag in a question: it stands in the place of all. */
-static bool read_column(struct books_ask *ask, struct span name, enum books_column *out_column)
-{
-    const struct span tag = SPAN("tag:");
-
-    if (!span_starts(name, tag) || name.size == tag.size)
-        return find_column(name, out_column);
-    if (ask->tag.data != NULL && !span_equal(ask->tag, span_from(name, tag.size)))
-        return false;
-    ask->tag = span_from(name, tag.size);
-    *out_column = BY_TAGS;
-    return true;
-}
-
-/* One column of --by. */
-static bool add_by(struct books_ask *ask, struct span name)
-{
-    enum books_column column;
-
-    if (ask->by_count == BOOKS_BY_MAX || !read_column(ask, name, &column))
-        return false;
-    for (uint32_t i = 0; i < ask->by_count; i++)
-        if (ask->by[i] == column)
-            return false;
-    ask->by[ask->by_count++] = column;
-    return true;
-}
-
-static bool read_by(struct books_ask *ask, const char *text)
-{
-    struct span left = span_of(text);
-
     ask->by_count = 0;
-    for (;;) {
-        const char *comma = left.size > 0 ? memchr(left.data, ',', left.size) : NULL;
-
-        if (comma == NULL)
-            return add_by(ask, left);
-        if (!add_by(ask, (struct span){left.data, (size_t)(comma - left.data)}))
-            return false;
-        left = span_from(left, (size_t)(comma - left.data) + 1);
-    }
+    return usage_ask_by(ask, span_of(names));
 }
 
 static bool add_filter(struct books_ask *ask, enum books_column column, struct span value)
@@ -103,25 +56,8 @@ static bool read_where(struct books_ask *ask, const char *text)
     enum books_column column;
 
     return equals != NULL &&
-           read_column(ask, (struct span){text, (size_t)(equals - text)}, &column) &&
+           usage_ask_column(ask, (struct span){text, (size_t)(equals - text)}, &column) &&
            add_filter(ask, column, span_of(equals + 1));
-}
-
-static bool read_bucket(struct books_ask *ask, const char *text)
-{
-    const char *const units[] = {[PERIOD_HOUR] = "hour",
-                                 [PERIOD_DAY] = "day",
-                                 [PERIOD_WEEK] = "week",
-                                 [PERIOD_MONTH] = "month"};
-
-    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_MONTH; unit++) {
-        if (strcmp(text, units[unit]) == 0) {
-            ask->bucketed = true;
-            ask->bucket = unit;
-            return true;
-        }
-    }
-    return false;
 }
 
 /* An argument with a value behind it; false: it is none, or the value is wrong. */
@@ -147,7 +83,7 @@ static bool read_valued(struct usage_asked *asked, const char *name, const char 
         return read_by(&asked->ask, value);
     if (strcmp(name, "--where") == 0)
         return read_where(&asked->ask, value);
-    return strcmp(name, "--bucket") == 0 && read_bucket(&asked->ask, value);
+    return strcmp(name, "--bucket") == 0 && usage_ask_bucket(&asked->ask, span_of(value));
 }
 
 /* One without; false: it is none, or a second format. */
@@ -218,10 +154,8 @@ static bool read_arguments(int argc, char **argv, struct usage_asked *asked)
 static bool read_period(struct usage_asked *asked)
 {
     const char *period = asked->period != NULL ? asked->period : "month";
-    const struct config_tenant *tenant =
-        asked->tenant != NULL ? cmd_books_tenant(&asked->common, asked->tenant) : NULL;
 
-    asked->ask.zone = tenant != NULL && tenant->zone != NULL ? tenant->zone : zone_utc();
+    asked->ask.zone = cmd_books_zone(&asked->common, asked->tenant);
     if (asked->zone != NULL && zone_find(span_of(asked->zone), &asked->ask.zone) != OK) {
         (void)fprintf(stderr, "tollgate: no time zone %s (expected one such as Europe/Berlin)\n",
                       asked->zone);

@@ -13,6 +13,7 @@
 #include "config/base/log.h"
 #include "gateway/cmd_usage.h"
 #include "gateway/reply.h"
+#include "gateway/usage_ask.h"
 #include "gateway/usage_page.h"
 #include "meter/books.h"
 
@@ -246,60 +247,6 @@ void usage_api_ask(struct exchange *x)
 
 /* ---- the operator's ---- */
 
-static bool add_by(struct books_ask *ask, struct span name)
-{
-    static const struct span tag = {"tag:", 4};
-    int column = 0;
-
-    if (ask->by_count == BOOKS_BY_MAX)
-        return false;
-    if (span_starts(name, tag) && name.size > tag.size && ask->tag.data == NULL) {
-        ask->tag = span_from(name, tag.size);
-        column = BY_TAGS;
-    } else {
-        while (column < BOOKS_COLUMN_COUNT &&
-               !span_equal(name, span_of(books_column_name((enum books_column)column))))
-            column++;
-    }
-    for (uint32_t i = 0; i < ask->by_count; i++)
-        if (ask->by[i] == (enum books_column)column)
-            return false;
-    if (column == BOOKS_COLUMN_COUNT)
-        return false;
-    ask->by[ask->by_count++] = (enum books_column)column;
-    return true;
-}
-
-static bool read_by(struct books_ask *ask, struct span text)
-{
-    for (;;) {
-        const char *comma = text.size > 0 ? memchr(text.data, ',', text.size) : NULL;
-        if (comma == NULL)
-            return add_by(ask, text);
-        const size_t size = (size_t)(comma - text.data);
-        if (!add_by(ask, (struct span){text.data, size}))
-            return false;
-        text = span_from(text, size + 1);
-    }
-}
-
-static bool read_bucket(struct books_ask *ask, struct span text)
-{
-    static const struct span units[] = {[PERIOD_HOUR] = {"hour", 4},
-                                        [PERIOD_DAY] = {"day", 3},
-                                        [PERIOD_WEEK] = {"week", 4},
-                                        [PERIOD_MONTH] = {"month", 5}};
-
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        if (!span_equal(text, units[i]))
-            continue;
-        ask->bucketed = true;
-        ask->bucket = (enum period_unit)i;
-        return true;
-    }
-    return false;
-}
-
 /* The zone asked for, else the tenant's, else UTC. */
 static bool read_zone(const struct config *config, struct span name, struct span tenant,
                       const struct zone **out_zone)
@@ -344,9 +291,9 @@ static const char *read_lines_asked(struct exchange *x, struct usage_question *q
     if (period_read(period.data ? period : SPAN("month"), ask->zone, x->opened_us, &ask->period) !=
         OK)
         return "period";
-    if (!read_by(ask, by.data ? by : SPAN("tenant,model")))
+    if (!usage_ask_by(ask, by.data ? by : SPAN("tenant,model")))
         return "by";
-    if (bucket.data && !read_bucket(ask, bucket))
+    if (bucket.data && !usage_ask_bucket(ask, bucket))
         return "bucket";
     if (tenant.data)
         ask->filters[ask->filter_count++] = (struct books_filter){BY_TENANT, tenant};
