@@ -2,7 +2,7 @@
 /* gateway/cmd_usage.h: what was asked of tollgate usage, for the files that answer it.
  *
  * For:       one reading of the arguments, and the answers: lines of sums, waste, FOCUS.
- * Called by: cmd_usage.c, cmd_usage_lines.c, cmd_usage_weight.c, cmd_usage_focus.c.
+ * Called by: cmd_usage.c, cmd_usage_lines.c, cmd_usage_weight.c, cmd_usage_focus.c; usage_api.c.
  * Knows not: how the books are kept. */
 #ifndef GATEWAY_CMD_USAGE_H
 #define GATEWAY_CMD_USAGE_H

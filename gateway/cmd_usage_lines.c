@@ -2,7 +2,7 @@
 /* gateway/cmd_usage_lines.c: sums of the books as lines of a report.
  *
  * For:       usage by any columns, margins, and the waste.
- * Called by: cmd_usage.c.
+ * Called by: cmd_usage.c, usage_api.c.
  * Knows not: how a report is printed. */
 #include "gateway/cmd_usage.h"
 

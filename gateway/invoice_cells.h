@@ -2,7 +2,7 @@
 /* gateway/invoice_cells.h: the lines of an invoice in words and decimals.
  *
  * For:       the same columns as text and as HTML.
- * Called by: cmd_invoice.c, invoice_html.c.
+ * Called by: cmd_invoice.c, cmd_why.c, invoice_html.c.
  * Knows not: how columns are laid out. */
 #ifndef GATEWAY_INVOICE_CELLS_H
 #define GATEWAY_INVOICE_CELLS_H

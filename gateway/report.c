@@ -2,7 +2,7 @@
 /* gateway/report.c: a report's lines, held and printed.
  *
  * For:       what report.h says.
- * Called by: cmd_usage*.c.
+ * Called by: cmd_usage*.c, cmd_rerate.c, usage_api.c.
  * Knows not: what the columns mean. */
 #include "gateway/report.h"
 

@@ -2,7 +2,7 @@
 /* gateway/report.h: lines of texts, counts and decimals with their sums: as a table, JSON or CSV.
  *
  * For:       commands that print what was charged.
- * Called by: cmd_usage*.c.
+ * Called by: cmd_usage*.c, cmd_rerate.c, usage_api.c.
  * Knows not: what the columns mean. */
 #ifndef GATEWAY_REPORT_H
 #define GATEWAY_REPORT_H

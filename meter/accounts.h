@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/accounts.h: the accounts of replicas, by name, outliving snapshots.
  *
- * For:       meter_attempt_begins(), meter_attempt_ends(), meter_unit_cost(), meter_reconcile() and
- *            meter_replica_view() of the door, and the table behind them.
+ * For:       meter_attempt_begins(), meter_attempt_ends(), meter_unit_cost(), meter_replica_view(),
+ *            meter_reading_begins() and meter_reconcile() of the door, and the table behind them.
  * Called by: meter.c.
  * Knows not: slots, prices. */
 #ifndef METER_ACCOUNTS_H

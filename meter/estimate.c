@@ -3,7 +3,8 @@
  *
  * For:       meter_estimate(), meter_learn() and meter_estimate_error() of the door, and the
  *            book-keeping behind them.
- * Called by: meter.c, inflight.c (guesses of a crash), quote.c; the gateway by the door.
+ * Called by: meter.c, inflight.c and recover.c (guesses of a crash), quote.c; the gateway by the
+ *            door.
  * Knows not: slots, prices. */
 #include "meter/estimate.h"
 

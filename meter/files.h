@@ -2,7 +2,8 @@
 /* meter/files.h: the journal's files, read.
  *
  * For:       which files a directory has, in their order, and the lines of each.
- * Called by: history.c, recover.c, ledger*.c, audit.c, keeper.c, books.c.
+ * Called by: history.c, recover.c, store.c, leftover.c, retire.c, adjust.c, chain.c, ledger*.c,
+ *            audit*.c.
  * Knows not: what is in a line.
  *
  * A file may be written while it is read: what is there so far is what is read. */

@@ -3,7 +3,7 @@
  *
  * For:       the last line of each, and what each tenant was charged as of these lines: so that a
  *            start reads one file of each process, and not all that was ever written.
- * Called by: meter.c at the start; journal.c at each new file.
+ * Called by: meter.c at the start; scribe.c for each row and each new file; adjust.c.
  * Knows not: threads, slots. */
 #ifndef METER_HISTORY_H
 #define METER_HISTORY_H

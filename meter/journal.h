@@ -3,7 +3,7 @@
  *
  * For:       ended slots into rows on disk, in the order in which they ended, each exactly once,
  *            chained by hash, in files that begin with what came before and end with a signed head.
- * Called by: meter.c.
+ * Called by: meter.c; keeper.c for its news.
  * Knows not: the exchange behind a slot, the ledger.
  *
  * A slot that was posted is not freed before its row is on disk. Disk blocks for what is under way

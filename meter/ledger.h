@@ -2,7 +2,7 @@
 /* meter/ledger.h: the journal as tables to ask                                    (sqlite3)
  *
  * For:       rows by tenant, time and id; sums by quarter of an hour and group.
- * Called by: books.c, keeper.c.
+ * Called by: books.c, keeper.c, adjust.c, retire.c.
  * Knows not: prices, invoices, who asks.
  *
  * One SQLite file in WAL mode: many processes read it while one feeds it. Feeders exclude one

@@ -49,7 +49,7 @@ struct charge {
 void price_tariff(const struct price *price, const struct usage *usage, enum service_tier tier,
                   struct tariff *out_tariff);
 
-/* The call's cost in parts, those of 0 tokens left out; returns how many.
+/* The call's cost in parts, those of 0 tokens left out.
  *
  * With steps, the prompt is laid out as the server meets it: cached_input, cache_write, input; the
  * tokens of each class that lie beyond a step cost that step's rate. output and

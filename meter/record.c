@@ -2,7 +2,8 @@
 /* meter/record.c: one line of the journal, read; pure.
  *
  * For:       strict reading of JSON lines of known fields, no copies, no allocation.
- * Called by: history.c, recover.c, ledger*.c, audit.c, books.c.
+ * Called by: history.c, recover.c, retire.c, chain.c, ledger*.c, audit*.c, invoice.c, adjust.c,
+ *            rerate.c; the gateway's cmd_why.c.
  * Knows not: files, chains, whether an amount is right.
  *
  * An object is read by a table of its fields in the order in which row.c writes them: the next

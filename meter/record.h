@@ -2,7 +2,8 @@
 /* meter/record.h: one line of the journal, read; pure.
  *
  * For:       everybody who reads rows: recovery, the ledger, the audit, invoices.
- * Called by: history.c, recover.c, ledger*.c, audit.c, books.c.
+ * Called by: history.c, recover.c, retire.c, chain.c, ledger*.c, audit*.c, invoice.c, adjust.c,
+ *            rerate.c; the gateway's cmd_why.c.
  * Knows not: files, chains, whether an amount is right.
  *
  * Reads versions 1 (no prev, no opens and heads) and 2. Unknown fields are skipped: a newer gateway

@@ -2,7 +2,7 @@
 /* meter/recover.c: what dead processes left under way becomes rows.
  *
  * For:       recover.h.
- * Called by: meter.c at the start, journal.c's writer from time to time.
+ * Called by: journal.c at the start, and its writer from time to time.
  * Knows not: how rows are written.
  *
  * Which slots have their row already? Those whose exchange id stands in a row of the dead process:

@@ -3,7 +3,7 @@
  *
  * For:       each slot of their tables exactly once, whatever instant they, or a recoverer before
  *            us, died at.
- * Called by: meter.c at the start, journal.c's writer from time to time (another gateway's process
+ * Called by: journal.c at the start, and its writer from time to time (another gateway's process
  *            may have died).
  * Knows not: how rows are written.
  *

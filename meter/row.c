@@ -2,7 +2,7 @@
 /* meter/row.c: the lines of the journal, written.
  *
  * For:       one JSON object a line, compact, fields in a fixed order; absent = not known.
- * Called by: journal.c, adjust.c.
+ * Called by: scribe.c, adjust.c; keeper.c for anchors.
  * Knows not: files, threads, where slots live, who signs.
  *
  * Each put_ function writes at a cursor and returns where it ended; ROW_BYTES_MAX is the bound of

@@ -2,7 +2,7 @@
 /* meter/row.h: the lines of the journal, written; pure.
  *
  * For:       the fields of each kind of line in their order, by hand: under a microsecond a row.
- * Called by: journal.c, adjust.c.
+ * Called by: scribe.c, adjust.c; keeper.c for anchors.
  * Knows not: files, threads, where slots live, who signs. record.h reads what is written here.
  *
  * Every line is one compact JSON object and a newline, begins with v, gateway, epoch, seq and kind,

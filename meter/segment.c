@@ -2,7 +2,7 @@
 /* meter/segment.c: one file of the journal while it is written.
  *
  * For:       appending, with disk blocks reserved ahead; and what an error of the disk means.
- * Called by: scribe.c.
+ * Called by: scribe.c, journal.c.
  * Knows not: what is in the file, who waits. */
 #include "meter/segment.h"
 

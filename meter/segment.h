@@ -2,7 +2,7 @@
 /* meter/segment.h: one file of the journal while it is written.
  *
  * For:       appending, with disk blocks reserved ahead; and what an error of the disk means.
- * Called by: scribe.c.
+ * Called by: scribe.c, journal.c.
  * Knows not: what is in the file, who waits.
  *
  * A disk that is full, over a quota or read-only gives way some day: the same bytes may be tried

@@ -12,7 +12,7 @@
  *
  *            Two processes of one name may overlap (a successor starts while the old one drains):
  *            each has its epoch.
- * Called by: meter.c, recover.c, journal.c, adjust.c.
+ * Called by: meter.c, recover.c, journal.c, scribe.c, adjust.c.
  * Knows not: what is in the files. */
 #ifndef METER_STORE_H
 #define METER_STORE_H
