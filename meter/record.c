@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/record.c: one line of the journal, read; pure.
  *
- * For:       strict reading of JSON lines of known fields, no copies, no allocation.
+ * For:       which fields a line has, of what form, and what they must be together.
  * Called by: history.c, recover.c, retire.c, chain.c, ledger*.c, audit*.c, invoice.c, adjust.c,
  *            rerate.c; the gateway's cmd_why.c.
  * Knows not: files, chains, whether an amount is right.
@@ -12,13 +12,7 @@
 
 #include <stdio.h>
 
-#define DEPTH_MAX 32u /* of values inside values */
-
-struct reader {
-    const char *start, *at, *end;
-    const char *member; /* the comma or bracket before the member at hand */
-    const char *fault;  /* what is wrong at `at`; static */
-};
+#include "meter/record_json.h"
 
 enum form {
     FORM_TEXT,
@@ -51,281 +45,20 @@ struct form_table {
     size_t count;
 };
 
-static bool fail(struct reader *reader, const char *fault)
+static bool read_money(struct record_reader *reader, int64_t *out_pusd)
 {
-    reader->fault = fault;
-    return false;
-}
-
-static void skip_blanks(struct reader *reader)
-{
-    while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\t' ||
-                                        *reader->at == '\r' || *reader->at == '\n'))
-        reader->at++;
-}
-
-/* ---- values of any kind ---- */
-
-/* The first byte that is a quote, a backslash or a control character. */
-static const char *find_special(const char *at, const char *end)
-{
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    const uint64_t highs = UINT64_C(0x8080808080808080);
-
-    while (end - at >= 8) {
-        uint64_t eight, quote, slash;
-
-        memcpy(&eight, at, sizeof(eight));
-        quote = eight ^ (ones * '"');
-        slash = eight ^ (ones * '\\');
-        if (((((eight - ones * 0x20) & ~eight) | ((quote - ones) & ~quote) |
-              ((slash - ones) & ~slash)) &
-             highs) != 0)
-            break;
-        at += 8;
-    }
-    while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20)
-        at++;
-    return at;
-}
-
-static int hex_digit(char byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    if (byte >= 'a' && byte <= 'f')
-        return byte - 'a' + 10;
-    if (byte >= 'A' && byte <= 'F')
-        return byte - 'A' + 10;
-    return -1;
-}
-
-/* Behind a backslash. */
-static bool skip_escape(struct reader *reader)
-{
-    if (reader->at == reader->end)
-        return fail(reader, "a text has no end");
-    if (*reader->at == 'u') {
-        if (reader->end - reader->at < 5)
-            return fail(reader, "an escape is cut");
-        for (int i = 1; i < 5; i++)
-            if (hex_digit(reader->at[i]) < 0)
-                return fail(reader, "an escape that JSON does not have");
-        reader->at += 5;
-        return true;
-    }
-    if (*reader->at == '\0' || strchr("\"\\/bfnrt", *reader->at) == NULL)
-        return fail(reader, "an escape that JSON does not have");
-    reader->at++;
-    return true;
-}
-
-/* A text: what stands between its quotes. */
-static bool read_text(struct reader *reader, struct span *out_text)
-{
-    const char *from;
-
-    if (reader->at == reader->end || *reader->at != '"')
-        return fail(reader, "expected a text");
-    from = ++reader->at;
-    for (;;) {
-        reader->at = find_special(reader->at, reader->end);
-        if (reader->at == reader->end)
-            return fail(reader, "a text has no end");
-        if (*reader->at == '"')
-            break;
-        if (*reader->at != '\\')
-            return fail(reader, "a control character in a text");
-        reader->at++;
-        if (!skip_escape(reader))
-            return false;
-    }
-    *out_text = (struct span){from, (size_t)(reader->at - from)};
-    reader->at++;
-    return true;
-}
-
-static bool skip_digits(struct reader *reader)
-{
-    const char *from = reader->at;
-
-    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9')
-        reader->at++;
-    return reader->at > from || fail(reader, "expected a digit");
-}
-
-/* Any JSON number. */
-static bool skip_number(struct reader *reader)
-{
-    if (*reader->at == '-')
-        reader->at++;
-    if (reader->at < reader->end && *reader->at == '0')
-        reader->at++;
-    else if (!skip_digits(reader))
-        return false;
-    if (reader->at < reader->end && *reader->at == '.') {
-        reader->at++;
-        if (!skip_digits(reader))
-            return false;
-    }
-    if (reader->at < reader->end && (*reader->at == 'e' || *reader->at == 'E')) {
-        reader->at++;
-        if (reader->at < reader->end && (*reader->at == '+' || *reader->at == '-'))
-            reader->at++;
-        return skip_digits(reader);
-    }
-    return true;
-}
-
-static bool skip_word(struct reader *reader, struct span word)
-{
-    if ((size_t)(reader->end - reader->at) < word.size ||
-        memcmp(reader->at, word.data, word.size) != 0)
-        return fail(reader, "expected a value");
-    reader->at += word.size;
-    return true;
-}
-
-static bool skip_scalar(struct reader *reader)
-{
-    struct span text;
-
-    if (reader->at == reader->end)
-        return fail(reader, "expected a value");
-    switch (*reader->at) {
-    case '"':
-        return read_text(reader, &text);
-    case 't':
-        return skip_word(reader, SPAN("true"));
-    case 'f':
-        return skip_word(reader, SPAN("false"));
-    case 'n':
-        return skip_word(reader, SPAN("null"));
-    default:
-        if (*reader->at == '-' || (*reader->at >= '0' && *reader->at <= '9'))
-            return skip_number(reader);
-        return fail(reader, "expected a value");
-    }
-}
-
-/* A member's name and its colon. */
-static bool read_name(struct reader *reader, struct span *out_name)
-{
-    skip_blanks(reader);
-    if (!read_text(reader, out_name))
-        return false;
-    skip_blanks(reader);
-    if (reader->at == reader->end || *reader->at != ':')
-        return fail(reader, "expected a colon");
-    reader->at++;
-    skip_blanks(reader);
-    return true;
-}
-
-/* Behind an opening bracket: is it closed at once? */
-static bool skip_if_empty(struct reader *reader, char closing)
-{
-    skip_blanks(reader);
-    if (reader->at == reader->end || *reader->at != closing)
-        return false;
-    reader->at++;
-    return true;
-}
-
-/* Behind a member or an item: *out_more says whether a comma or the end came. */
-static bool skip_comma(struct reader *reader, char closing, bool *out_more)
-{
-    skip_blanks(reader);
-    if (reader->at == reader->end)
-        return fail(reader, "the line ends within a value");
-    if (*reader->at != ',' && *reader->at != closing)
-        return fail(reader, "expected a comma or the end");
-    *out_more = *reader->at == ',';
-    reader->member = reader->at;
-    reader->at++;
-    return true;
-}
-
-/* Any value. Brackets that are open are bits: 1 an object, 0 an array. */
-static bool skip_value(struct reader *reader)
-{
-    uint32_t objects = 0;
-    uint32_t depth = 0;
-    struct span name;
-
-    for (;;) {
-        bool opened = false;
-        bool more = false;
-
-        if (reader->at < reader->end && (*reader->at == '{' || *reader->at == '[')) {
-            const bool is_object = *reader->at == '{';
-
-            reader->at++;
-            if (!skip_if_empty(reader, is_object ? '}' : ']')) {
-                if (depth == DEPTH_MAX)
-                    return fail(reader, "too many values within values");
-                objects = objects << 1 | is_object;
-                depth++;
-                opened = true;
-            }
-        } else if (!skip_scalar(reader)) {
-            return false;
-        }
-        while (!opened && depth > 0 && !more) {
-            if (!skip_comma(reader, (objects & 1) != 0 ? '}' : ']', &more))
-                return false;
-            if (!more) {
-                objects >>= 1;
-                depth--;
-            }
-        }
-        if (depth == 0)
-            return true;
-        if ((objects & 1) == 0)
-            skip_blanks(reader);
-        else if (!read_name(reader, &name))
-            return false;
-    }
-}
-
-/* ---- numbers ---- */
-
-/* An integer as row.c spells it: no fraction, no exponent, no leading zero. */
-static bool read_integer(struct reader *reader, int64_t *out_value)
-{
-    const char *at = reader->at;
-    const bool negative = at < reader->end && *at == '-';
-    const char *digits = negative ? at + 1 : at;
-    uint64_t value = 0;
-
-    for (at = digits; at < reader->end && *at >= '0' && *at <= '9'; at++) {
-        if (at - digits >= 19)
-            return fail(reader, "a number out of range");
-        value = value * 10 + (uint64_t)(*at - '0');
-    }
-    if (at == digits || (*digits == '0' && (at - digits > 1 || negative)) ||
-        (at < reader->end && (*at == '.' || *at == 'e' || *at == 'E')))
-        return fail(reader, "expected a whole number");
-    if (value > (uint64_t)INT64_MAX + negative)
-        return fail(reader, "a number out of range");
-    *out_value = (int64_t)(negative ? 0 - value : value);
-    reader->at = at;
-    return true;
-}
-
-static bool read_money(struct reader *reader, int64_t *out_pusd)
-{
-    struct reader inside;
+    struct record_reader inside;
     struct span text;
     const char *from = reader->at;
 
-    if (!read_text(reader, &text))
+    if (!record_json_text(reader, &text))
         return false;
-    inside = (struct reader){.start = text.data, .at = text.data, .end = text.data + text.size};
-    if (read_integer(&inside, out_pusd) && inside.at == inside.end)
+    inside =
+        (struct record_reader){.start = text.data, .at = text.data, .end = text.data + text.size};
+    if (record_json_integer(&inside, out_pusd) && inside.at == inside.end)
         return true;
     reader->at = from;
-    return fail(reader, "expected picodollars as text");
+    return record_json_fail(reader, "expected picodollars as text");
 }
 
 /* ---- fields by tables ---- */
@@ -351,6 +84,7 @@ static bool read_money(struct reader *reader, int64_t *out_pusd)
         {"reasoning", 9}, FORM_RATE, (base) + offsetof(struct rates, reasoning)                    \
     }
 
+/* "key" is the tenant's in a call and the signer's in a head: told apart once the kind is known. */
 static const struct field row_fields[] = {
     ROW_FIELD("v", FORM_VERSION, version),
     ROW_FIELD("gateway", FORM_TEXT, gateway),
@@ -401,7 +135,6 @@ static const struct field row_fields[] = {
     ROW_FIELD("signature", FORM_SIGNATURE, signature),
 };
 
-/* "key" is the tenant's in a call and the signer's in a head: told apart once the kind is known. */
 static const struct field waste_fields[] = {
     {{"replica", 7}, FORM_TEXT, offsetof(struct record_waste, replica)},
     {{"cause", 5}, FORM_TEXT, offsetof(struct record_waste, cause)},
@@ -430,16 +163,16 @@ _Static_assert(sizeof(row_fields) / sizeof(row_fields[0]) <= 64, "a bit for each
 #define TARIFF_NEEDS UINT64_C(0x3f) /* from and the rates */
 #define STEP_NEEDS UINT64_C(0x3f)
 
-static bool read_object(struct reader *reader, struct form_table table, void *base,
+static bool read_object(struct record_reader *reader, struct form_table table, void *base,
                         uint64_t *out_seen);
 
-static bool read_bool(struct reader *reader, bool *out_value)
+static bool read_bool(struct record_reader *reader, bool *out_value)
 {
     *out_value = reader->at < reader->end && *reader->at == 't';
-    return skip_word(reader, *out_value ? SPAN("true") : SPAN("false"));
+    return record_json_word(reader, *out_value ? SPAN("true") : SPAN("false"));
 }
 
-static bool read_kind(struct reader *reader, enum record_kind *out_kind)
+static bool read_kind(struct record_reader *reader, enum record_kind *out_kind)
 {
     static const struct span names[] = {
         [RECORD_CALL] = {"call", 4},     [RECORD_REFUSALS] = {"refusals", 8},
@@ -449,7 +182,7 @@ static bool read_kind(struct reader *reader, enum record_kind *out_kind)
     const char *from = reader->at;
     struct span text;
 
-    if (!read_text(reader, &text))
+    if (!record_json_text(reader, &text))
         return false;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (span_equal(text, names[i])) {
@@ -458,14 +191,14 @@ static bool read_kind(struct reader *reader, enum record_kind *out_kind)
         }
     }
     reader->at = from;
-    return fail(reader, "a kind of line that is not known");
+    return record_json_fail(reader, "a kind of line that is not known");
 }
 
-static bool read_hash(struct reader *reader, struct span *out_text)
+static bool read_hash(struct record_reader *reader, struct span *out_text)
 {
     const char *from = reader->at;
 
-    if (!read_text(reader, out_text))
+    if (!record_json_text(reader, out_text))
         return false;
     for (size_t i = 0; out_text->size == 64 && i < 64; i++) {
         const char byte = out_text->data[i];
@@ -475,52 +208,53 @@ static bool read_hash(struct reader *reader, struct span *out_text)
     if (out_text->size == 64)
         return true;
     reader->at = from;
-    return fail(reader, "expected 64 hex digits");
+    return record_json_fail(reader, "expected 64 hex digits");
 }
 
 /* An object or array as it stands. */
-static bool read_whole(struct reader *reader, char opening, struct span *out_text)
+static bool read_whole(struct record_reader *reader, char opening, struct span *out_text)
 {
     const char *from = reader->at;
 
     if (from == reader->end || *from != opening)
-        return fail(reader, opening == '{' ? "expected an object" : "expected an array");
-    if (!skip_value(reader))
+        return record_json_fail(reader,
+                                opening == '{' ? "expected an object" : "expected an array");
+    if (!record_json_skip(reader))
         return false;
     *out_text = (struct span){from, (size_t)(reader->at - from)};
     return true;
 }
 
 /* An array of objects of one table into items of a size. needs: bits of fields. */
-static bool read_array(struct reader *reader, struct form_table table, uint64_t needs, void *items,
-                       size_t item_size, uint32_t most, uint32_t *out_count)
+static bool read_array(struct record_reader *reader, struct form_table table, uint64_t needs,
+                       void *items, size_t item_size, uint32_t most, uint32_t *out_count)
 {
     bool more = true;
 
     if (reader->at == reader->end || *reader->at != '[')
-        return fail(reader, "expected an array");
+        return record_json_fail(reader, "expected an array");
     reader->at++;
     *out_count = 0;
-    if (skip_if_empty(reader, ']'))
+    if (record_json_empty(reader, ']'))
         return true;
     while (more) {
         uint64_t seen = 0;
 
         if (*out_count == most)
-            return fail(reader, "more items than fit");
-        skip_blanks(reader);
+            return record_json_fail(reader, "more items than fit");
+        record_json_blanks(reader);
         if (!read_object(reader, table, (char *)items + *out_count * item_size, &seen))
             return false;
         if ((seen & needs) != needs)
-            return fail(reader, "a field is missing");
+            return record_json_fail(reader, "a field is missing");
         ++*out_count;
-        if (!skip_comma(reader, ']', &more))
+        if (!record_json_comma(reader, ']', &more))
             return false;
     }
     return true;
 }
 
-static bool read_wastes(struct reader *reader, struct record *record)
+static bool read_wastes(struct record_reader *reader, struct record *record)
 {
     for (uint32_t i = 0; i < RECORD_WASTES_MAX; i++)
         record->wastes[i].usage = USAGE_UNKNOWN;
@@ -528,13 +262,13 @@ static bool read_wastes(struct reader *reader, struct record *record)
                       RECORD_WASTES_MAX, &record->waste_count);
 }
 
-static bool read_steps(struct reader *reader, struct tariff *tariff)
+static bool read_steps(struct record_reader *reader, struct tariff *tariff)
 {
     return read_array(reader, TABLE(step_fields), STEP_NEEDS, tariff->steps,
                       sizeof(tariff->steps[0]), PRICE_BRACKETS_MAX, &tariff->step_count);
 }
 
-static bool read_prices(struct reader *reader, struct record *record)
+static bool read_prices(struct record_reader *reader, struct record *record)
 {
     const char *from = reader->at;
     uint64_t seen = 0;
@@ -542,17 +276,17 @@ static bool read_prices(struct reader *reader, struct record *record)
     if (!read_object(reader, TABLE(tariff_fields), &record->tariff, &seen))
         return false;
     if ((seen & TARIFF_NEEDS) != TARIFF_NEEDS)
-        return fail(reader, "a rate is missing");
+        return record_json_fail(reader, "a rate is missing");
     record->has_tariff = true;
     record->prices = (struct span){from, (size_t)(reader->at - from)};
     return true;
 }
 
-static bool read_number(struct reader *reader, enum form form, int64_t *out_value)
+static bool read_number(struct record_reader *reader, enum form form, int64_t *out_value)
 {
     const char *from = reader->at;
     const bool read =
-        form == FORM_RATE ? read_money(reader, out_value) : read_integer(reader, out_value);
+        form == FORM_RATE ? read_money(reader, out_value) : record_json_integer(reader, out_value);
 
     if (!read)
         return false;
@@ -560,13 +294,13 @@ static bool read_number(struct reader *reader, enum form form, int64_t *out_valu
         (form == FORM_RATE && *out_value < 0) ||
         (form == FORM_VERSION && (*out_value < 1 || *out_value > 2))) {
         reader->at = from;
-        return fail(reader,
-                    form == FORM_VERSION ? "a version that is not known" : "a number out of range");
+        return record_json_fail(reader, form == FORM_VERSION ? "a version that is not known"
+                                                             : "a number out of range");
     }
     return true;
 }
 
-static bool read_place(struct reader *reader, uint64_t *out_value)
+static bool read_place(struct record_reader *reader, uint64_t *out_value)
 {
     int64_t value = 0;
 
@@ -576,16 +310,16 @@ static bool read_place(struct reader *reader, uint64_t *out_value)
     return true;
 }
 
-static bool read_field(struct reader *reader, const struct field *field, void *base)
+static bool read_field(struct record_reader *reader, const struct field *field, void *base)
 {
     void *const place = (char *)base + field->offset;
 
     switch (field->form) {
     case FORM_TEXT:
-        return read_text(reader, place);
+        return record_json_text(reader, place);
     case FORM_SIGNATURE:
         ((struct record *)base)->signed_bytes = (size_t)(reader->member - reader->start);
-        return read_text(reader, place);
+        return record_json_text(reader, place);
     case FORM_HEX:
         return read_hash(reader, place);
     case FORM_OBJECT:
@@ -623,38 +357,38 @@ static size_t find_field(struct form_table table, struct span name, size_t next)
 }
 
 /* One object by its table; names that it does not have are skipped. */
-static bool read_object(struct reader *reader, struct form_table table, void *base,
+static bool read_object(struct record_reader *reader, struct form_table table, void *base,
                         uint64_t *out_seen)
 {
     size_t next = 0;
     bool more = true;
 
     if (reader->at == reader->end || *reader->at != '{')
-        return fail(reader, "expected an object");
+        return record_json_fail(reader, "expected an object");
     reader->member = reader->at++;
-    if (skip_if_empty(reader, '}'))
+    if (record_json_empty(reader, '}'))
         return true;
     while (more) {
         const char *member = reader->member;
         struct span name;
         size_t at;
 
-        if (!read_name(reader, &name))
+        if (!record_json_name(reader, &name))
             return false;
         at = find_field(table, name, next);
         if (at == table.count) {
-            if (!skip_value(reader))
+            if (!record_json_skip(reader))
                 return false;
         } else {
             if ((*out_seen >> at & 1) != 0)
-                return fail(reader, "a field that was there before");
+                return record_json_fail(reader, "a field that was there before");
             *out_seen |= UINT64_C(1) << at;
             next = at + 1;
             reader->member = member;
             if (!read_field(reader, &table.fields[at], base))
                 return false;
         }
-        if (!skip_comma(reader, '}', &more))
+        if (!record_json_comma(reader, '}', &more))
             return false;
     }
     return true;
@@ -669,30 +403,30 @@ static bool is_negative(const struct usage *usage)
 }
 
 /* What one field cannot know of another. */
-static bool check_whole(struct reader *reader, const struct record *record, uint64_t seen)
+static bool check_whole(struct record_reader *reader, const struct record *record, uint64_t seen)
 {
     if ((seen & ROW_NEEDS) != ROW_NEEDS)
-        return fail(reader, "v, gateway, epoch, seq or kind is missing");
+        return record_json_fail(reader, "v, gateway, epoch, seq or kind is missing");
     if (record->gateway.size == 0)
-        return fail(reader, "the gateway has no name");
+        return record_json_fail(reader, "the gateway has no name");
     if (record->kind != RECORD_ADJUST && is_negative(&record->usage))
-        return fail(reader, "less than no tokens");
+        return record_json_fail(reader, "less than no tokens");
     for (uint32_t i = 0; i < record->waste_count; i++)
         if (is_negative(&record->wastes[i].usage))
-            return fail(reader, "less than no tokens");
+            return record_json_fail(reader, "less than no tokens");
     if (record->signature.data && record->signature.data[record->signature.size + 1] != '}')
-        return fail(reader, "something stands behind the signature");
+        return record_json_fail(reader, "something stands behind the signature");
     return true;
 }
 
-static bool read_line(struct reader *reader, struct record *record)
+static bool read_line(struct record_reader *reader, struct record *record)
 {
     uint64_t seen = 0;
 
     if (!read_object(reader, TABLE(row_fields), record, &seen))
         return false;
     if (reader->at != reader->end)
-        return fail(reader, "something stands behind the object");
+        return record_json_fail(reader, "something stands behind the object");
     if (!check_whole(reader, record, seen))
         return false;
     if (record->kind == RECORD_HEAD) {
@@ -705,7 +439,7 @@ static bool read_line(struct reader *reader, struct record *record)
 enum err record_read(struct span line, struct record *out_record, char *problem,
                      size_t problem_size)
 {
-    struct reader reader = {
+    struct record_reader reader = {
         .start = line.data, .at = line.data, .end = line.data + line.size, .member = line.data};
 
     memset(out_record, 0, sizeof(*out_record));
@@ -717,182 +451,6 @@ enum err record_read(struct span line, struct record *out_record, char *problem,
     (void)snprintf(problem, problem_size, "byte %zu: %s", (size_t)(reader.at - reader.start),
                    line.size > 0 ? reader.fault : "an empty line");
     return ERR_BAD_VALUE;
-}
-
-/* ---- what borrowed values hold ---- */
-
-/* A value as record_members() and record_items() hand it out. */
-static bool read_spelt(struct reader *reader, struct span *out_value)
-{
-    const char *from = reader->at;
-
-    if (from < reader->end && *from == '"')
-        return read_text(reader, out_value);
-    if (!skip_value(reader))
-        return false;
-    *out_value = (struct span){from, (size_t)(reader->at - from)};
-    return true;
-}
-
-bool record_members(struct span object,
-                    bool (*visit)(void *owner, struct span name, struct span value), void *owner)
-{
-    struct reader reader = {
-        .start = object.data, .at = object.data, .end = object.data + object.size};
-    bool more = true;
-
-    if (object.size == 0 || *reader.at != '{')
-        return false;
-    reader.at++;
-    if (skip_if_empty(&reader, '}'))
-        return reader.at == reader.end;
-    while (more) {
-        struct span name, value;
-
-        if (!read_name(&reader, &name) || !read_spelt(&reader, &value))
-            return false;
-        if (!visit(owner, name, value))
-            return true;
-        if (!skip_comma(&reader, '}', &more))
-            return false;
-    }
-    return reader.at == reader.end;
-}
-
-bool record_items(struct span array, bool (*visit)(void *owner, struct span item), void *owner)
-{
-    struct reader reader = {.start = array.data, .at = array.data, .end = array.data + array.size};
-    bool more = true;
-
-    if (array.size == 0 || *reader.at != '[')
-        return false;
-    reader.at++;
-    if (skip_if_empty(&reader, ']'))
-        return reader.at == reader.end;
-    while (more) {
-        struct span item;
-
-        skip_blanks(&reader);
-        if (!read_spelt(&reader, &item))
-            return false;
-        if (!visit(owner, item))
-            return true;
-        if (!skip_comma(&reader, ']', &more))
-            return false;
-    }
-    return reader.at == reader.end;
-}
-
-/* ---- escapes ---- */
-
-static size_t put_utf8(uint32_t rune, char out[4])
-{
-    if (rune < 0x80) {
-        out[0] = (char)rune;
-        return 1;
-    }
-    if (rune < 0x800) {
-        out[0] = (char)(0xc0 | rune >> 6);
-        out[1] = (char)(0x80 | (rune & 0x3f));
-        return 2;
-    }
-    if (rune < 0x10000) {
-        out[0] = (char)(0xe0 | rune >> 12);
-        out[1] = (char)(0x80 | (rune >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (rune & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | rune >> 18);
-    out[1] = (char)(0x80 | (rune >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (rune >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (rune & 0x3f));
-    return 4;
-}
-
-/* Four hex digits at `at`; -1: there are none. */
-static int32_t read_unit(struct span spelt, size_t at)
-{
-    int32_t unit = 0;
-
-    if (at + 4 > spelt.size)
-        return -1;
-    for (size_t i = 0; i < 4; i++) {
-        const int digit = hex_digit(spelt.data[at + i]);
-        if (digit < 0)
-            return -1;
-        unit = unit << 4 | digit;
-    }
-    return unit;
-}
-
-/* Behind \u; a surrogate without its other half is U+FFFD. Moves *at behind what was read. */
-static uint32_t read_rune(struct span spelt, size_t *at)
-{
-    const int32_t high = read_unit(spelt, *at);
-    int32_t low;
-
-    if (high < 0)
-        return 0xfffd;
-    *at += 4;
-    if (high < 0xd800 || high > 0xdfff)
-        return (uint32_t)high;
-    if (high > 0xdbff || *at + 2 > spelt.size || spelt.data[*at] != '\\' ||
-        spelt.data[*at + 1] != 'u')
-        return 0xfffd;
-    low = read_unit(spelt, *at + 2);
-    if (low < 0xdc00 || low > 0xdfff)
-        return 0xfffd;
-    *at += 6;
-    return 0x10000 + (((uint32_t)high - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
-}
-
-static size_t character_bytes(unsigned char lead, size_t left)
-{
-    const size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-
-    return bytes < left ? bytes : left;
-}
-
-/* The character at *at, which is moved behind it. */
-static size_t read_character(struct span spelt, size_t *at, char out[4])
-{
-    static const char from[] = "bfnrt";
-    static const char to[] = "\b\f\n\r\t";
-    const char *found;
-
-    if (spelt.data[*at] != '\\' || *at + 1 == spelt.size) {
-        const size_t bytes = character_bytes((unsigned char)spelt.data[*at], spelt.size - *at);
-        memcpy(out, spelt.data + *at, bytes);
-        *at += bytes;
-        return bytes;
-    }
-    *at += 2;
-    if (spelt.data[*at - 1] == 'u')
-        return put_utf8(read_rune(spelt, at), out);
-    out[0] = spelt.data[*at - 1];
-    found = memchr(from, out[0], sizeof(from) - 1);
-    if (found)
-        out[0] = to[found - from];
-    return 1;
-}
-
-size_t record_text(struct span spelt, char *out, size_t out_size)
-{
-    size_t size = 0;
-
-    if (out_size == 0)
-        return 0;
-    for (size_t at = 0; at < spelt.size;) {
-        char character[4];
-        const size_t bytes = read_character(spelt, &at, character);
-
-        if (bytes > out_size - 1 - size)
-            break;
-        memcpy(out + size, character, bytes);
-        size += bytes;
-    }
-    out[size] = '\0';
-    return size;
 }
 
 /* ---- questions ---- */
