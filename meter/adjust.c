@@ -325,15 +325,9 @@ static void tell_anchor(struct correction *correction, const struct sheet *sheet
 
 static enum err open_key(struct correction *correction)
 {
-    const struct config *config = correction->config;
-    char path[PATH_MAX];
+    char path[SIGN_PATH_BYTES];
 
-    if (config->signing_key.size > 0)
-        (void)snprintf(path, sizeof(path), "%.*s", (int)config->signing_key.size,
-                       config->signing_key.data);
-    else
-        (void)snprintf(path, sizeof(path), "%.*s/signing.key", (int)config->journal.size,
-                       config->journal.data);
+    store_key_path(correction->config, path);
     return sign_key_open(path, false, &correction->key, correction->problem,
                          correction->problem_size);
 }

@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "meter/retire.h"
+#include "meter/store.h"
+
 #define LISTINGS_MAX 5 /* a busy directory settles sooner */
 
 void audit_tell(struct audit *audit, enum audit_finding_kind kind, const char *file, uint64_t seq,
@@ -93,7 +96,7 @@ static void read_retired(struct audit *audit, uint32_t number)
     const struct audit_piece *piece = &audit->pieces[number];
     char hash[CHAIN_HASH_BYTES];
 
-    audit->at_file = "retired.jsonl";
+    audit->at_file = RETIRED_FILE;
     audit->at_offset = piece->offset;
     chain_retired(&audit->chain, piece->open, piece->head);
     line_hash(piece->open, hash);
@@ -162,41 +165,27 @@ static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
 
 /* ---- the keys ---- */
 
-/* Where the public key lies when nobody says so: beside the private one, as sign.h names it. */
-static void public_key_path(const struct config *config, char out[PATH_MAX])
-{
-    struct span path = config->signing_key;
-
-    if (path.size == 0) {
-        (void)snprintf(out, PATH_MAX, "%.*s/signing.pub", (int)config->journal.size,
-                       config->journal.data);
-        return;
-    }
-    if (path.size > 4 && (memcmp(path.data + path.size - 4, ".key", 4) == 0 ||
-                          memcmp(path.data + path.size - 4, ".pem", 4) == 0))
-        path.size -= 4;
-    (void)snprintf(out, PATH_MAX, "%.*s.pub", (int)path.size, path.data);
-}
-
 static enum err open_key(struct audit *audit, char *problem, size_t problem_size)
 {
-    char path[PATH_MAX];
+    const char *path = audit->options->public_key;
+    char key[SIGN_PATH_BYTES], beside[SIGN_PATH_BYTES];
 
-    if (audit->options->public_key != NULL)
-        (void)snprintf(path, sizeof(path), "%s", audit->options->public_key);
-    else
-        public_key_path(audit->config, path);
+    if (path == NULL) {
+        store_key_path(audit->config, key);
+        sign_public_path(key, beside);
+        path = beside;
+    }
     return verify_key_open(path, &audit->key, problem, problem_size);
 }
 
 /* What no check of ours can make up for. */
 static void tell_limits(struct audit *audit)
 {
-    if (faccessat(audit->directory_fd, "signing.key", F_OK, 0) == 0)
-        audit_tell(
-            audit, AUDIT_NOTE, NULL, 0, -1,
-            "signing.key lies in the journal's directory: who may write the journal can sign "
-            "it, too; let meter.signing_key name a place of its own");
+    if (faccessat(audit->directory_fd, STORE_KEY_NAME, F_OK, 0) == 0)
+        audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
+                   STORE_KEY_NAME
+                   " lies in the journal's directory: who may write the journal can sign "
+                   "it, too; let meter.signing_key name a place of its own");
     if (audit->options->public_key == NULL)
         audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
                    "the public key was read from where the gateway keeps it: keep a copy elsewhere "

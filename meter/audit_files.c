@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RETIRED "retired.jsonl"
+#include "meter/retire.h"
 
 static int compare(const char *gateway, uint64_t epoch, uint64_t seq,
                    const struct journal_file *file)
@@ -76,7 +76,8 @@ static void each_retired(struct audit *audit, struct lines *lines, bool tell,
             return;
         if (record_read(line, &record, problem, sizeof(problem)) != OK) {
             if (tell) /* what it stood for is missing, or was noted again */
-                audit_tell(audit, AUDIT_NOTE, RETIRED, 0, at, "a line that was cut: %s", problem);
+                audit_tell(audit, AUDIT_NOTE, RETIRED_FILE, 0, at, "a line that was cut: %s",
+                           problem);
             continue;
         }
         if (record.kind == RECORD_OPEN) {
@@ -87,7 +88,7 @@ static void each_retired(struct audit *audit, struct lines *lines, bool tell,
         }
         if (!is_pair(&open, &record) || !piece_of_pair(&open, &piece)) {
             if (tell)
-                audit_tell(audit, AUDIT_DAMAGED, RETIRED, record.seq, at,
+                audit_tell(audit, AUDIT_DAMAGED, RETIRED_FILE, record.seq, at,
                            "not the head of the open line before it");
             continue;
         }
@@ -123,7 +124,7 @@ bool audit_retire(struct audit *audit, struct audit_piece *piece)
 {
     lines_close(&audit->retired_since);
     audit->retired_since = (struct lines){0};
-    if (lines_open(audit->directory_fd, RETIRED, 0, &audit->retired_since) != OK)
+    if (lines_open(audit->directory_fd, RETIRED_FILE, 0, &audit->retired_since) != OK)
         return false;
     each_retired(audit, &audit->retired_since, false, take_wanted, piece);
     return piece->retired;
@@ -178,7 +179,7 @@ enum err audit_list(struct audit *audit, char *problem, size_t problem_size)
             err = ERR_NO_MEMORY;
     }
     free(files);
-    if (err == OK && lines_open(audit->directory_fd, RETIRED, 0, &audit->retired) == OK)
+    if (err == OK && lines_open(audit->directory_fd, RETIRED_FILE, 0, &audit->retired) == OK)
         each_retired(audit, &audit->retired, false, add_piece, NULL);
     if (err == OK)
         err = audit->err;

@@ -12,7 +12,6 @@
 
 #include "meter/files.h"
 
-#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 #define GATEWAY_BYTES 512 /* with every escape undone a name is shorter than it is spelt */
 
 __attribute__((format(printf, 4, 5))) static void tell(struct chain *chain,
@@ -33,7 +32,7 @@ void chain_begin(struct chain *chain, const char *gateway, uint64_t epoch)
     chain->gateway = gateway;
     chain->epoch = epoch;
     chain->seq = 0;
-    (void)snprintf(chain->hash, sizeof(chain->hash), ZEROS);
+    (void)snprintf(chain->hash, sizeof(chain->hash), RECORD_NO_PREV);
     chain->unlinked = false;
     chain->read_any = false;
     chain->began_file = false;

@@ -21,7 +21,6 @@
 #include "meter/ledger_batch.h"
 #include "meter/ledger_feed.h"
 
-#define NO_PREV "0000000000000000000000000000000000000000000000000000000000000000"
 #define REASON_BYTES 192
 
 /* One feed. */
@@ -185,7 +184,7 @@ static bool expect(struct feeding *feeding, struct reading *reading)
         reading->expected.seq = feeding->last.seq + 1;
         memcpy(reading->expected.prev, feeding->last.sha256, sizeof(reading->expected.prev));
     } else if (reading->file->first_seq == 1) {
-        (void)snprintf(reading->expected.prev, sizeof(reading->expected.prev), NO_PREV);
+        (void)snprintf(reading->expected.prev, sizeof(reading->expected.prev), RECORD_NO_PREV);
     }
     if (reading->file->bytes < reading->position.bytes) {
         note_damage(feeding, reading->file, reading->file->bytes,

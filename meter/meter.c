@@ -34,18 +34,14 @@ struct meter {
 
 /* ---- opening ---- */
 
-/* Opens the key that heads are signed with: the operator's, or signing.key in the journal. */
+/* The key that heads and anchors are signed with; made when there is none. */
 static enum err open_keys(struct meter *meter, const struct config *config, char *problem,
                           size_t problem_size)
 {
-    char path[4096];
+    char path[SIGN_PATH_BYTES];
     enum err err;
 
-    if (config->signing_key.size > 0)
-        (void)snprintf(path, sizeof(path), "%s", config->signing_key.data);
-    else
-        (void)snprintf(path, sizeof(path), "%.*s/signing.key", (int)config->journal.size,
-                       config->journal.data);
+    store_key_path(config, path);
     err = sign_key_open(path, true, &meter->key, problem, problem_size);
     return err != OK ? err : sign_key_open(path, false, &meter->anchor_key, problem, problem_size);
 }

@@ -17,6 +17,9 @@ enum record_kind { RECORD_CALL, RECORD_REFUSALS, RECORD_ADJUST, RECORD_OPEN, REC
 
 #define RECORD_WASTES_MAX 4u
 
+/* The prev of an epoch's first line. */
+#define RECORD_NO_PREV "0000000000000000000000000000000000000000000000000000000000000000"
+
 struct record_waste {
     struct span replica, cause;
     struct usage usage;

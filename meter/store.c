@@ -202,6 +202,16 @@ void store_journal_name(const struct store *store, uint64_t first_seq, char *out
                    (unsigned long long)store->epoch, (unsigned long long)first_seq);
 }
 
+void store_key_path(const struct config *config, char out[SIGN_PATH_BYTES])
+{
+    if (config->signing_key.size > 0)
+        (void)snprintf(out, SIGN_PATH_BYTES, "%.*s", (int)config->signing_key.size,
+                       config->signing_key.data);
+    else
+        (void)snprintf(out, SIGN_PATH_BYTES, "%.*s/" STORE_KEY_NAME, (int)config->journal.size,
+                       config->journal.data);
+}
+
 int store_create_journal(const struct store *store, uint64_t first_seq, char *problem,
                          size_t problem_size)
 {

@@ -17,6 +17,7 @@
 #ifndef METER_STORE_H
 #define METER_STORE_H
 
+#include "config/base/sign.h"
 #include "config/config.h"
 
 #define STORE_GATEWAY_BYTES_MAX 64
@@ -43,6 +44,11 @@ void store_started(struct store *store);
 
 /* Gives locks and descriptors back; files stay. */
 void store_close(struct store *store);
+
+#define STORE_KEY_NAME "signing.key"
+
+/* Where the key lies that heads and anchors are signed with: the operator's, or in the journal. */
+void store_key_path(const struct config *config, char out[SIGN_PATH_BYTES]);
 
 /* A new journal file of this epoch (0600), opened for appending, its name synced to the directory;
  * -1 with a problem. The caller closes it. */

@@ -21,7 +21,6 @@
 #define PUBLIC_BYTES 32
 #define SIGNATURE_BYTES 64
 #define OTHERS (S_IRWXG | S_IRWXO)
-#define PATH_BYTES 4096
 
 struct sign_key {
     EVP_PKEY *key;
@@ -54,20 +53,19 @@ static bool is_ed25519(const EVP_PKEY *key)
 
 /* ---- making ---- */
 
-/* The public key's path beside the private one's: x.key and x.pem become x.pub. */
-static void public_path(const char *path, char out[PATH_BYTES])
+void sign_public_path(const char *path, char out[SIGN_PATH_BYTES])
 {
     size_t size = strlen(path);
 
     if (size > 4 && (strcmp(path + size - 4, ".key") == 0 || strcmp(path + size - 4, ".pem") == 0))
         size -= 4;
-    (void)snprintf(out, PATH_BYTES, "%.*s.pub", (int)size, path);
+    (void)snprintf(out, SIGN_PATH_BYTES, "%.*s.pub", (int)size, path);
 }
 
 /* The name of a file is on disk only when its directory is. */
 static bool sync_directory_of(const char *path)
 {
-    char directory[PATH_BYTES];
+    char directory[SIGN_PATH_BYTES];
     char *slash;
     bool good;
     int fd;
@@ -86,7 +84,7 @@ static bool sync_directory_of(const char *path)
 /* Writes aside, syncs, links: a file is whole or not there. A file that is there stays. */
 static bool write_file(const char *path, mode_t mode, EVP_PKEY *key, bool private)
 {
-    char aside[PATH_BYTES + 32];
+    char aside[SIGN_PATH_BYTES + 32];
     FILE *file = NULL;
     bool good = false;
     int fd;
@@ -112,7 +110,7 @@ static bool write_file(const char *path, mode_t mode, EVP_PKEY *key, bool privat
 
 static enum err make_files(const char *path, char *problem, size_t problem_size)
 {
-    char beside[PATH_BYTES];
+    char beside[SIGN_PATH_BYTES];
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     enum err err = OK;
 
@@ -122,7 +120,7 @@ static enum err make_files(const char *path, char *problem, size_t problem_size)
         err = ERR_INTERNAL;
     }
     EVP_PKEY_free(key);
-    public_path(path, beside);
+    sign_public_path(path, beside);
     (void)unlink(beside); /* of a key that is gone; open_key() writes it anew */
     return err;
 }
@@ -162,7 +160,7 @@ static enum err read_private(const char *path, EVP_PKEY **out_key, char *problem
 
 static enum err open_key(const char *path, struct sign_key *key, char *problem, size_t problem_size)
 {
-    char beside[PATH_BYTES];
+    char beside[SIGN_PATH_BYTES];
     const enum err err = read_private(path, &key->key, problem, problem_size);
 
     if (err != OK)
@@ -172,7 +170,7 @@ static enum err open_key(const char *path, struct sign_key *key, char *problem, 
         (void)snprintf(problem, problem_size, "signing key %s: no memory", path);
         return ERR_NO_MEMORY;
     }
-    public_path(path, beside);
+    sign_public_path(path, beside);
     if (access(beside, F_OK) !=
         0) /* for who checks; it may be refused where the key is read only */
         (void)write_file(beside, 0644, key->key, false);

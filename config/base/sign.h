@@ -12,21 +12,24 @@
 #include "config/base/err.h"
 #include "config/base/span.h"
 
-#define SIGN_KEY_ID_BYTES                                                                          \
-    17                     /* 16 hex digits of SHA-256 of the public key's 32 bytes, and a NUL     \
-                            */
+/* 16 hex digits of SHA-256 of the public key's 32 bytes, and a NUL. */
+#define SIGN_KEY_ID_BYTES 17
 #define SIGN_TEXT_BYTES 89 /* a signature in base64, and a NUL */
+#define SIGN_PATH_BYTES 4096
 
 struct sign_key;   /* private and public */
 struct verify_key; /* public alone */
 
-/* Reads a private key's PEM file; makes a new key and its file (0600; the public key beside it as
- * <path without .key/.pem>.pub, 0644) when there is none and `make` is set. The file is whole or
+/* Reads a private key's PEM file; makes a new key and its file (0600; the public key beside it,
+ * 0644) when there is none and `make` is set. The file is whole or
  * not there: written aside, synced, renamed. problem: what is wrong, in words. Errors:
  * ERR_BAD_VALUE (not such a key, or others may read the file), ERR_INTERNAL (the system). */
 MUST_CHECK enum err sign_key_open(const char *path, bool make, struct sign_key **out_key,
                                   char *problem, size_t problem_size);
 void sign_key_close(struct sign_key *key); /* NULL is fine */
+
+/* Where the public key lies beside a private one: x.key and x.pem become x.pub. */
+void sign_public_path(const char *path, char out[SIGN_PATH_BYTES]);
 
 /* 16 hex digits and a NUL; lives as long as the key. */
 const char *sign_key_id(const struct sign_key *key);
