@@ -98,6 +98,7 @@ struct audit {
 
 /* ---- audit.c ---- */
 
+/* Tells a finding, and counts it unless it is a note. file NULL, seq 0, offset -1: of no place. */
 __attribute__((format(printf, 6, 7))) void audit_tell(struct audit *audit,
                                                       enum audit_finding_kind kind,
                                                       const char *file, uint64_t seq,
@@ -141,8 +142,11 @@ void audit_unmet(struct audit *audit, uint32_t piece);
 
 /* ---- audit_rows.c: what rows say ---- */
 
+/* A row was read: counts and sums it up, and tells what is wrong with it by itself. */
 void audit_row(struct audit *audit, uint32_t piece, struct audit_epoch *epoch,
                const struct record *record);
+
+/* All rows were read: does every adjust correct a row of its tenant, and no more than it charged? */
 void audit_check_adjusts(struct audit *audit);
 
 /* "g1/7/123" into its parts. false: it is none. */
@@ -155,6 +159,7 @@ bool audit_read_id(const char *id, char *gateway, size_t gateway_bytes, uint64_t
 void audit_count(struct audit *audit, struct audit_epoch *epoch, uint64_t seq, const char *hash,
                  enum audit_side side);
 
+/* The journal was read: feeds the ledger, and tells where its rows or sums differ. */
 void audit_check_ledger(struct audit *audit);
 
 #endif

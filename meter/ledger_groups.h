@@ -27,6 +27,7 @@ struct ledger_groups {
     uint32_t index_slots; /* a power of two */
 };
 
+/* Empty; by_count: how many texts a group has. ledger_groups_fini() frees all, groups too. */
 void ledger_groups_init(struct ledger_groups *groups, uint32_t by_count);
 void ledger_groups_fini(struct ledger_groups *groups);
 
