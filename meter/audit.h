@@ -146,7 +146,8 @@ void audit_unmet(struct audit *audit, uint32_t piece);
 void audit_row(struct audit *audit, uint32_t piece, struct audit_epoch *epoch,
                const struct record *record);
 
-/* All rows were read: does every adjust correct a row of its tenant, and no more than it charged? */
+/* All rows were read: does every adjust correct a row of its tenant, and no more than it charged?
+ */
 void audit_check_adjusts(struct audit *audit);
 
 /* "g1/7/123" into its parts. false: it is none. */
