@@ -26,16 +26,6 @@
 
 /* ---- balances ---- */
 
-static int compare_texts(struct span a, struct span b)
-{
-    const size_t least = a.size < b.size ? a.size : b.size;
-    const int order = least > 0 ? memcmp(a.data, b.data, least) : 0;
-
-    if (order != 0)
-        return order;
-    return a.size < b.size ? -1 : a.size > b.size;
-}
-
 /* Where this tenant's balance is, or would be. */
 static size_t place_of(const struct history *history, struct span tenant, bool *out_found)
 {
@@ -44,7 +34,7 @@ static size_t place_of(const struct history *history, struct span tenant, bool *
     *out_found = false;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int order = compare_texts(history->balances[middle].tenant, tenant);
+        const int order = span_compare(history->balances[middle].tenant, tenant);
         if (order == 0) {
             *out_found = true;
             return middle;

@@ -231,14 +231,6 @@ static enum err add_discount(struct invoice_sheet *sheet, const struct zone *zon
     return line.class.data ? append_line(&sheet->others, &line) : ERR_NO_MEMORY;
 }
 
-static int compare_text(struct span a, struct span b)
-{
-    const size_t size = a.size < b.size ? a.size : b.size;
-    const int by_bytes = size > 0 ? memcmp(a.data, b.data, size) : 0;
-
-    return by_bytes != 0 ? by_bytes : (a.size > b.size) - (a.size < b.size);
-}
-
 static int compare_number(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
@@ -247,7 +239,7 @@ static int compare_number(int64_t a, int64_t b)
 static int compare_volumes(const void *left, const void *right)
 {
     const struct invoice_volume *a = left, *b = right;
-    const int by_model = compare_text(a->model, b->model);
+    const int by_model = span_compare(a->model, b->model);
 
     if (by_model != 0)
         return by_model;
@@ -288,8 +280,8 @@ static int compare_lines(const void *left, const void *right)
 {
     const struct invoice_line *a = left, *b = right;
     const int orders[] = {
-        compare_text(a->model, b->model),   compare_number(a->price_from_us, b->price_from_us),
-        compare_text(a->tier, b->tier),     class_place(a->class) - class_place(b->class),
+        span_compare(a->model, b->model),   compare_number(a->price_from_us, b->price_from_us),
+        span_compare(a->tier, b->tier),     class_place(a->class) - class_place(b->class),
         compare_number(a->above, b->above), compare_number(a->rate_pusd, b->rate_pusd)};
 
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)

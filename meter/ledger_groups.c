@@ -128,14 +128,6 @@ struct ledger_group *ledger_groups_find(struct ledger_groups *groups, int64_t bu
     return group;
 }
 
-static int compare_texts(struct span a, struct span b)
-{
-    const size_t both = a.size < b.size ? a.size : b.size;
-    const int order = both > 0 ? memcmp(a.data, b.data, both) : 0;
-
-    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
-}
-
 static int compare_groups(const void *left, const void *right)
 {
     const struct ledger_group *a = *(struct ledger_group *const *)left;
@@ -145,7 +137,7 @@ static int compare_groups(const void *left, const void *right)
     if (a->bucket_us != b->bucket_us)
         return a->bucket_us < b->bucket_us ? -1 : 1;
     for (uint32_t i = 0; order == 0 && i < BOOKS_BY_MAX; i++)
-        order = compare_texts(a->by[i], b->by[i]);
+        order = span_compare(a->by[i], b->by[i]);
     return order;
 }
 

@@ -22,14 +22,6 @@ struct tally {
     enum err err;
 };
 
-static int compare_text(struct span a, struct span b)
-{
-    const size_t size = a.size < b.size ? a.size : b.size;
-    const int by_bytes = size > 0 ? memcmp(a.data, b.data, size) : 0;
-
-    return by_bytes != 0 ? by_bytes : (a.size > b.size) - (a.size < b.size);
-}
-
 /* Where a line of this tenant and model is, or belongs. */
 static size_t find_place(const struct tally *tally, struct span tenant, struct span model,
                          bool *out_found)
@@ -40,8 +32,8 @@ static size_t find_place(const struct tally *tally, struct span tenant, struct s
     while (low < high && !*out_found) {
         const size_t middle = low + (high - low) / 2;
         const struct books_rerate *line = &tally->lines[middle];
-        const int by_tenant = compare_text(line->tenant, tenant);
-        const int order = by_tenant != 0 ? by_tenant : compare_text(line->model, model);
+        const int by_tenant = span_compare(line->tenant, tenant);
+        const int order = by_tenant != 0 ? by_tenant : span_compare(line->model, model);
         if (order < 0)
             low = middle + 1;
         else

@@ -30,6 +30,15 @@ static inline bool span_equal_nocase(struct span a, struct span b)
     return a.size == b.size && (a.size == 0 || strncasecmp(a.data, b.data, a.size) == 0);
 }
 
+/* Below, at or above 0: by their bytes; of two that begin alike the shorter one comes first. */
+static inline int span_compare(struct span a, struct span b)
+{
+    const size_t both = a.size < b.size ? a.size : b.size;
+    const int order = both > 0 ? memcmp(a.data, b.data, both) : 0;
+
+    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
+}
+
 static inline bool span_starts(struct span text, struct span with)
 {
     return text.size >= with.size && memcmp(text.data, with.data, with.size) == 0;

@@ -2,6 +2,7 @@
 /* tests/unit/test_span.c: the promises of config/base/span.h.
  *
  * - Equality looks at every byte; the case-blind one at ASCII letters only.
+ * - Order is that of unsigned bytes, and of two that begin alike the shorter one comes first.
  * - A number is 1 to 19 digits that fit, and nothing else.
  * - In a pattern a star stands for any bytes, none too, and nothing else is special. */
 #include <setjmp.h>
@@ -24,6 +25,20 @@ static void equality_looks_at_size_and_bytes(void **state)
     assert_true(span_equal(SPAN(""), (struct span){NULL, 0}));
     assert_true(span_equal_nocase(SPAN("Content-TYPE"), SPAN("content-type")));
     assert_false(span_equal_nocase(SPAN("a-b"), SPAN("a_b")));
+}
+
+static void order_is_by_bytes_and_then_by_size(void **state)
+{
+    (void)state;
+    const struct span sorted[] = {{NULL, 0}, SPAN("a"),    SPAN("ab"),
+                                  SPAN("b"), SPAN("\x7f"), SPAN("\xc3\xa9")};
+    const size_t count = sizeof(sorted) / sizeof(sorted[0]);
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++) {
+            const int order = span_compare(sorted[i], sorted[k]);
+            assert_int_equal((order > 0) - (order < 0), (i > k) - (i < k));
+        }
 }
 
 static void a_beginning_is_found(void **state)
@@ -113,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equality_looks_at_size_and_bytes),
+        cmocka_unit_test(order_is_by_bytes_and_then_by_size),
         cmocka_unit_test(a_beginning_is_found),
         cmocka_unit_test(numbers_that_fit_are_read),
         cmocka_unit_test(what_is_no_number_leaves_the_value_alone),
