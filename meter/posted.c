@@ -14,13 +14,13 @@
 
 #include "config/base/clock.h"
 
-enum err posted_init(struct posted *posted, uint32_t slots, bool wakes)
+enum err posted_init(struct posted *posted, uint32_t slots, uint32_t enough)
 {
     uint64_t cells = 1;
 
     while (cells < slots)
         cells *= 2;
-    *posted = (struct posted){.mask = cells - 1, .wakes = wakes};
+    *posted = (struct posted){.mask = cells - 1, .enough = enough};
     posted->cells = calloc(cells, sizeof(*posted->cells));
     return posted->cells ? OK : ERR_NO_MEMORY;
 }
@@ -31,40 +31,37 @@ void posted_fini(struct posted *posted)
     posted->cells = NULL;
 }
 
-static void wake_taker(struct posted *posted)
+void posted_wake(struct posted *posted)
 {
-    if (atomic_load_explicit(&posted->asleep, memory_order_seq_cst) != 0 &&
-        atomic_exchange_explicit(&posted->asleep, 0, memory_order_seq_cst) != 0)
+    if (atomic_exchange_explicit(&posted->asleep, 0, memory_order_seq_cst) != 0)
         (void)syscall(SYS_futex, &posted->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 void posted_put(struct posted *posted, uint32_t index)
 {
     const uint64_t position = atomic_fetch_add_explicit(&posted->tail, 1, memory_order_acq_rel);
-    _Atomic uint64_t *cell = &posted->cells[position & posted->mask];
-    const uint64_t value = (position + 1) << 32 | index;
 
-    if (!posted->wakes) {
-        atomic_store_explicit(cell, value, memory_order_release);
-        return;
-    }
     /* In one order with asleep: either we see that it sleeps, or it sees the cell. */
-    atomic_store_explicit(cell, value, memory_order_seq_cst);
-    wake_taker(posted);
+    atomic_store_explicit(&posted->cells[position & posted->mask], (position + 1) << 32 | index,
+                          memory_order_seq_cst);
+    if (atomic_load_explicit(&posted->asleep, memory_order_seq_cst) != 0 &&
+        position >= atomic_load_explicit(&posted->wake_at, memory_order_relaxed))
+        posted_wake(posted);
 }
 
-static bool peek(const struct posted *posted, uint32_t *out_index)
+/* Is there one at this position? */
+static bool peek(const struct posted *posted, uint64_t position, uint32_t *out_index)
 {
     const uint64_t cell =
-        atomic_load_explicit(&posted->cells[posted->head & posted->mask], memory_order_seq_cst);
+        atomic_load_explicit(&posted->cells[position & posted->mask], memory_order_seq_cst);
 
     *out_index = (uint32_t)cell;
-    return (uint32_t)(cell >> 32) == (uint32_t)(posted->head + 1);
+    return (uint32_t)(cell >> 32) == (uint32_t)(position + 1);
 }
 
 bool posted_take(struct posted *posted, uint32_t *out_index)
 {
-    if (!peek(posted, out_index))
+    if (!peek(posted, posted->head, out_index))
         return false;
     posted->head++;
     return true;
@@ -74,10 +71,12 @@ void posted_sleep(struct posted *posted, uint64_t most_ns)
 {
     const struct timespec most = {.tv_sec = (time_t)(most_ns / NS_PER_S),
                                   .tv_nsec = (long)(most_ns % NS_PER_S)};
+    const uint64_t last = posted->head + posted->enough - 1;
     uint32_t index;
 
+    atomic_store_explicit(&posted->wake_at, last, memory_order_relaxed);
     atomic_store_explicit(&posted->asleep, 1, memory_order_seq_cst);
-    if (!peek(posted, &index))
+    if (!peek(posted, last, &index))
         (void)syscall(SYS_futex, &posted->asleep, FUTEX_WAIT_PRIVATE, 1, &most, NULL, 0);
     atomic_store_explicit(&posted->asleep, 0, memory_order_relaxed);
 }

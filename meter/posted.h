@@ -19,17 +19,21 @@ struct posted {
     _Alignas(64) _Atomic uint64_t tail;
     _Atomic uint64_t *cells;
     uint64_t mask;
-    bool wakes;
+    uint32_t enough;
     _Alignas(64) _Atomic uint32_t asleep; /* 1: the taker sleeps and wants to be woken */
+    _Atomic uint64_t wake_at;             /* by who puts at this position, or after it */
     _Alignas(64) uint64_t head;           /* the taker's alone */
 };
 
-/* wakes: putting wakes a taker that sleeps. Errors: ERR_NO_MEMORY. */
-MUST_CHECK enum err posted_init(struct posted *posted, uint32_t slots, bool wakes);
+/* enough: so many that wait wake a taker that sleeps; 1 … slots. Errors: ERR_NO_MEMORY. */
+MUST_CHECK enum err posted_init(struct posted *posted, uint32_t slots, uint32_t enough);
 void posted_fini(struct posted *posted); /* safe on zeroes */
 
 /* Any thread; no system call unless it wakes a taker that sleeps. */
 void posted_put(struct posted *posted, uint32_t index);
+
+/* Wakes the taker if it sleeps, whatever waits. Any thread. */
+void posted_wake(struct posted *posted);
 
 /* How many were put, ever. Any thread. */
 static inline uint64_t posted_count(const struct posted *posted)
@@ -41,7 +45,7 @@ static inline uint64_t posted_count(const struct posted *posted)
  * two steps. The taker alone, as all below. */
 bool posted_take(struct posted *posted, uint32_t *out_index);
 
-/* Sleeps until something is put, or for so long; only where putting wakes. */
+/* Sleeps until enough wait, or for so long. */
 void posted_sleep(struct posted *posted, uint64_t most_ns);
 
 #endif
