@@ -160,8 +160,12 @@ _Static_assert(sizeof(row_fields) / sizeof(row_fields[0]) <= 64, "a bit for each
 
 /* The first ones, each in its place: what every line must have. */
 #define ROW_NEEDS UINT64_C(0x1f)
-#define TARIFF_NEEDS UINT64_C(0x3f) /* from and the rates */
-#define STEP_NEEDS UINT64_C(0x3f)
+/* Prices and their steps alike, by their first fields. */
+#define PRICE_NEEDS UINT64_C(0x13) /* from or above, input, output */
+
+#define SEEN_CACHED_INPUT UINT64_C(0x4)
+#define SEEN_CACHE_WRITE UINT64_C(0x8)
+#define SEEN_REASONING UINT64_C(0x20)
 
 static bool read_object(struct record_reader *reader, struct form_table table, void *base,
                         uint64_t *out_seen);
@@ -225,9 +229,9 @@ static bool read_whole(struct record_reader *reader, char opening, struct span *
     return true;
 }
 
-/* An array of objects of one table into items of a size. needs: bits of fields. */
-static bool read_array(struct record_reader *reader, struct form_table table, uint64_t needs,
-                       void *items, size_t item_size, uint32_t most, uint32_t *out_count)
+/* An array of objects of one table into items of a size; seen: which fields each had. */
+static bool read_array(struct record_reader *reader, struct form_table table, void *items,
+                       size_t item_size, uint64_t *seen, uint32_t most, uint32_t *out_count)
 {
     bool more = true;
 
@@ -238,15 +242,12 @@ static bool read_array(struct record_reader *reader, struct form_table table, ui
     if (record_json_empty(reader, ']'))
         return true;
     while (more) {
-        uint64_t seen = 0;
-
         if (*out_count == most)
             return record_json_fail(reader, "more items than fit");
         record_json_blanks(reader);
-        if (!read_object(reader, table, (char *)items + *out_count * item_size, &seen))
+        seen[*out_count] = 0;
+        if (!read_object(reader, table, (char *)items + *out_count * item_size, &seen[*out_count]))
             return false;
-        if ((seen & needs) != needs)
-            return record_json_fail(reader, "a field is missing");
         ++*out_count;
         if (!record_json_comma(reader, ']', &more))
             return false;
@@ -254,18 +255,41 @@ static bool read_array(struct record_reader *reader, struct form_table table, ui
     return true;
 }
 
+/* A class whose rate is absent costs what its plain one does. */
+static bool fill_rates(struct record_reader *reader, struct rates *rates, uint64_t seen)
+{
+    if ((seen & PRICE_NEEDS) != PRICE_NEEDS)
+        return record_json_fail(reader, "a rate is missing, or where it begins");
+    if ((seen & SEEN_CACHED_INPUT) == 0)
+        rates->cached_input = rates->input;
+    if ((seen & SEEN_CACHE_WRITE) == 0)
+        rates->cache_write = rates->input;
+    if ((seen & SEEN_REASONING) == 0)
+        rates->reasoning = rates->output;
+    return true;
+}
+
 static bool read_wastes(struct record_reader *reader, struct record *record)
 {
+    uint64_t seen[RECORD_WASTES_MAX];
+
     for (uint32_t i = 0; i < RECORD_WASTES_MAX; i++)
         record->wastes[i].usage = USAGE_UNKNOWN;
-    return read_array(reader, TABLE(waste_fields), 0, record->wastes, sizeof(record->wastes[0]),
+    return read_array(reader, TABLE(waste_fields), record->wastes, sizeof(record->wastes[0]), seen,
                       RECORD_WASTES_MAX, &record->waste_count);
 }
 
 static bool read_steps(struct record_reader *reader, struct tariff *tariff)
 {
-    return read_array(reader, TABLE(step_fields), STEP_NEEDS, tariff->steps,
-                      sizeof(tariff->steps[0]), PRICE_BRACKETS_MAX, &tariff->step_count);
+    uint64_t seen[PRICE_BRACKETS_MAX];
+
+    if (!read_array(reader, TABLE(step_fields), tariff->steps, sizeof(tariff->steps[0]), seen,
+                    PRICE_BRACKETS_MAX, &tariff->step_count))
+        return false;
+    for (uint32_t i = 0; i < tariff->step_count; i++)
+        if (!fill_rates(reader, &tariff->steps[i].rates, seen[i]))
+            return false;
+    return true;
 }
 
 static bool read_prices(struct record_reader *reader, struct record *record)
@@ -275,8 +299,8 @@ static bool read_prices(struct record_reader *reader, struct record *record)
 
     if (!read_object(reader, TABLE(tariff_fields), &record->tariff, &seen))
         return false;
-    if ((seen & TARIFF_NEEDS) != TARIFF_NEEDS)
-        return record_json_fail(reader, "a rate is missing");
+    if (!fill_rates(reader, &record->tariff.rates, seen))
+        return false;
     record->has_tariff = true;
     record->prices = (struct span){from, (size_t)(reader->at - from)};
     return true;
@@ -429,6 +453,8 @@ static bool read_line(struct record_reader *reader, struct record *record)
         return record_json_fail(reader, "something stands behind the object");
     if (!check_whole(reader, record, seen))
         return false;
+    if (!record->model_asked.data)
+        record->model_asked = record->model;
     if (record->kind == RECORD_HEAD) {
         record->signing_key = record->key;
         record->key = (struct span){NULL, 0};

@@ -5,6 +5,9 @@
  * Called by: scribe.c, adjust.c; keeper.c for anchors.
  * Knows not: files, threads, where slots live, who signs.
  *
+ * What is nearly always the same is said only when it is not (docs/journal.md): most of a row's
+ * cost is its bytes, which are digested, written, synced and read again.
+ *
  * Each put_ function writes at a cursor and returns where it ended; ROW_BYTES_MAX is the bound of
  * all of them together. Money is decimal text in picodollars: JSON numbers end at 2^53. */
 #include "meter/row.h"
@@ -23,7 +26,10 @@ static const char digit_pairs[] = "000102030405060708091011121314151617181920212
                                   "50515253545556575859606162636465666768697071727374"
                                   "75767778798081828384858687888990919293949596979899";
 
-static inline char *put_bytes(char *at, struct span text)
+/* Names of fields are literals: inlined, their copies are a few stores and no calls. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE char *put_bytes(char *at, struct span text)
 {
     memcpy(at, text.data, text.size);
     return at + text.size;
@@ -31,24 +37,29 @@ static inline char *put_bytes(char *at, struct span text)
 
 #define PUT(at, literal) put_bytes((at), SPAN(literal))
 
+static unsigned digits_of(uint64_t value)
+{
+    unsigned digits = 1;
+
+    for (; value >= 10000; value /= 10000)
+        digits += 4;
+    return digits + (value >= 10) + (value >= 100) + (value >= 1000);
+}
+
 static char *put_unsigned(char *at, uint64_t value)
 {
-    char digits[20];
-    size_t start = sizeof(digits);
+    char *const end = at + digits_of(value);
+    char *start = end;
 
-    while (value >= 100) {
+    for (; value >= 100; value /= 100) {
         start -= 2;
-        memcpy(digits + start, digit_pairs + 2 * (value % 100), 2);
-        value /= 100;
+        memcpy(start, digit_pairs + 2 * (value % 100), 2);
     }
-    if (value >= 10) {
-        start -= 2;
-        memcpy(digits + start, digit_pairs + 2 * value, 2);
-    } else {
-        digits[--start] = (char)('0' + value);
-    }
-    memcpy(at, digits + start, sizeof(digits) - start);
-    return at + (sizeof(digits) - start);
+    if (value >= 10)
+        memcpy(start - 2, digit_pairs + 2 * value, 2);
+    else
+        start[-1] = (char)('0' + value);
+    return end;
 }
 
 static char *put_signed(char *at, int64_t value)
@@ -82,7 +93,7 @@ static char *put_escaped(char *at, struct span text)
 }
 
 /* name is the field with its comma and quotes: ,"tenant":" */
-static inline char *put_text_if_known(char *at, struct span name, struct span text)
+INLINE char *put_text_if_known(char *at, struct span name, struct span text)
 {
     if (text.size == 0)
         return at;
@@ -93,18 +104,18 @@ static inline char *put_text_if_known(char *at, struct span name, struct span te
 }
 
 /* name is the field with its comma: ,"input": */
-static inline char *put_number(char *at, struct span name, int64_t value)
+INLINE char *put_number(char *at, struct span name, int64_t value)
 {
     return put_signed(put_bytes(at, name), value);
 }
 
-static char *put_number_if(bool known, char *at, struct span name, int64_t value)
+INLINE char *put_number_if(bool known, char *at, struct span name, int64_t value)
 {
     return known ? put_number(at, name, value) : at;
 }
 
 /* name is the field with its comma and quotes: ,"cost_pusd":" */
-static char *put_money(char *at, struct span name, int64_t pusd)
+INLINE char *put_money(char *at, struct span name, int64_t pusd)
 {
     at = put_number(at, name, pusd);
     *at++ = '"';
@@ -216,13 +227,18 @@ static char *put_wastes(char *at, const struct slot *slot)
     return PUT(at, "]");
 }
 
+/* Of a class that costs what its plain one does, nothing is said. */
 static char *put_rates(char *at, const struct rates *rates)
 {
     at = put_money(at, SPAN(",\"input\":\""), rates->input);
-    at = put_money(at, SPAN(",\"cached_input\":\""), rates->cached_input);
-    at = put_money(at, SPAN(",\"cache_write\":\""), rates->cache_write);
+    if (rates->cached_input != rates->input)
+        at = put_money(at, SPAN(",\"cached_input\":\""), rates->cached_input);
+    if (rates->cache_write != rates->input)
+        at = put_money(at, SPAN(",\"cache_write\":\""), rates->cache_write);
     at = put_money(at, SPAN(",\"output\":\""), rates->output);
-    return put_money(at, SPAN(",\"reasoning\":\""), rates->reasoning);
+    if (rates->reasoning != rates->output)
+        at = put_money(at, SPAN(",\"reasoning\":\""), rates->reasoning);
+    return at;
 }
 
 /* The rates of this call: what its cost can be worked out from again. */
@@ -284,17 +300,25 @@ static char *put_opening(char *at, const struct slot *slot)
     at = put_endpoint(at, slot->endpoint);
     at = put_text_if_known(at, SPAN(",\"class\":\""), inflight_opening_text(slot, OPENING_CLASS));
     at = put_tier(at, slot->tier);
-    at = slot->stream ? PUT(at, ",\"stream\":true") : PUT(at, ",\"stream\":false");
-    return put_text_if_known(at, SPAN(",\"model_asked\":\""),
-                             inflight_opening_text(slot, OPENING_MODEL_ASKED));
+    return slot->stream ? PUT(at, ",\"stream\":true") : at;
+}
+
+/* The model that was asked for, if another one, and the one that answered. */
+static char *put_models(char *at, const struct slot *slot)
+{
+    const struct span asked = inflight_opening_text(slot, OPENING_MODEL_ASKED);
+    const struct span model = inflight_route_text(slot, ROUTE_MODEL);
+
+    if (!span_equal(asked, model))
+        at = PUT(put_escaped(PUT(at, ",\"model_asked\":\""), asked), "\"");
+    return put_text_if_known(at, SPAN(",\"model\":\""), model);
 }
 
 /* When things happened, and how much passed. */
 static char *put_times_and_bytes(char *at, const struct slot *slot, int64_t bytes_out)
 {
     at = put_number(at, SPAN(",\"admitted_us\":"), slot->admitted_us);
-    at = put_number_if(slot->attempts > 0 || slot->queue_us > 0, at, SPAN(",\"queue_us\":"),
-                       slot->queue_us);
+    at = put_number_if(slot->queue_us != 0, at, SPAN(",\"queue_us\":"), slot->queue_us);
     at = put_number_if(slot->sent_us != 0, at, SPAN(",\"sent_us\":"), slot->sent_us);
     at = put_number_if(slot->first_token_us != 0, at, SPAN(",\"first_token_us\":"),
                        slot->first_token_us);
@@ -346,7 +370,7 @@ size_t row_render(const struct row_author *author, const struct row_link *link,
 
     at = put_text_if_known(at, SPAN(",\"recovered\":\""), recovered);
     at = put_opening(at, slot);
-    at = put_text_if_known(at, SPAN(",\"model\":\""), inflight_route_text(slot, ROUTE_MODEL));
+    at = put_models(at, slot);
     at = put_text_if_known(at, SPAN(",\"replica\":\""), inflight_route_text(slot, ROUTE_REPLICA));
     at = put_number(at, SPAN(",\"attempts\":"), slot->attempts);
     at = put_usage(at, &running->usage);

@@ -3,7 +3,8 @@
  *
  * Promises:  1. Every field in its order; money as decimal text; times as numbers; prev last, and
  *               the signature behind it.
- *            2. What is not known is absent.
+ *            2. What is not known is absent, and what is nearly always the same; a reader fills it
+ *               in.
  *            3. Texts are escaped: a row is one line whatever a client calls its model.
  *            4. No slot renders to more than ROW_BYTES_MAX, no open line to more than it says.
  *            5. The rates of a call are in its row: marginal brackets as steps, a tier's factor in
@@ -64,9 +65,9 @@ static void every_field_stands_in_its_order(void **state)
                                 .until_us = INT64_MAX,
                                 .rates = {.input = 50000,
                                           .cached_input = 12500,
-                                          .cache_write = 50000,
+                                          .cache_write = 60000,
                                           .output = 200000,
-                                          .reasoning = 200000},
+                                          .reasoning = 300000},
                                 .tier_ppm = {PRICE_PPM, PRICE_PPM, PRICE_PPM}};
     const struct meter_opening opening = {
         .exchange_id = SPAN("0123456789abcdef0123456789abcdef"),
@@ -123,7 +124,7 @@ static void every_field_stands_in_its_order(void **state)
              "{\"replica\":\"s2\",\"cause\":\"reset\",\"input\":5,\"output\":0}],"
              "\"outcome\":\"ok\",\"status\":200,\"billable\":true,"
              "\"prices\":{\"from\":1767225600000000,\"input\":\"50000\",\"cached_input\":\"12500\","
-             "\"cache_write\":\"50000\",\"output\":\"200000\",\"reasoning\":\"200000\"},"
+             "\"cache_write\":\"60000\",\"output\":\"200000\",\"reasoning\":\"300000\"},"
              "\"cost_pusd\":\"37000000\",\"unit_cost_pusd\":\"7000\","
              "\"admitted_us\":1790000000000001,\"queue_us\":15,\"sent_us\":1790000000000100,"
              "\"first_token_us\":1790000000020000,\"ended_us\":1790000000900000,"
@@ -146,8 +147,8 @@ static void what_is_not_known_is_absent(void **state)
     row_of(&opening, NULL, false, &ending, 0, "", row);
 
     assert_string_equal(row, "{\"v\":2,\"gateway\":\"g1\",\"epoch\":7,\"seq\":42,\"kind\":\"call\","
-                             "\"tenant\":\"acme\",\"endpoint\":\"embeddings\",\"stream\":false,"
-                             "\"attempts\":0,\"source\":\"none\",\"outcome\":\"shed\","
+                             "\"tenant\":\"acme\",\"endpoint\":\"embeddings\",\"attempts\":0,"
+                             "\"source\":\"none\",\"outcome\":\"shed\","
                              "\"status\":503,\"billable\":false,\"cost_pusd\":\"0\","
                              "\"admitted_us\":5,\"ended_us\":6,\"bytes_in\":0,\"bytes_out\":0,"
                              "\"prev\":\"" PREV "\"}\n");
@@ -178,7 +179,10 @@ static void the_largest_slot_fits(void **state)
     char recovered[ROW_GATEWAY_BYTES_MAX + 22];
     memset(recovered, '\x01', sizeof(recovered) - 1);
     recovered[sizeof(recovered) - 1] = '\0';
-    const struct rates dearest = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+    char other[SLOT_OPENING_BYTES]; /* of equals one is left out */
+    memset(other, '\x02', sizeof(other));
+    const struct rates dearest = {INT64_MAX, INT64_MAX - 1, INT64_MAX - 1, INT64_MAX,
+                                  INT64_MAX - 1};
     const struct price price = {
         .from_us = INT64_MIN,
         .until_us = INT64_MAX,
@@ -199,7 +203,7 @@ static void the_largest_slot_fits(void **state)
                                           .model_asked = text,
                                           .admitted_us = INT64_MIN,
                                           .bytes_in = INT64_MIN};
-    const struct meter_route route = {.model = text,
+    const struct meter_route route = {.model = {other, sizeof(other)},
                                       .replica = text,
                                       .queue_us = INT64_MIN,
                                       .sent_us = INT64_MIN,
@@ -257,8 +261,7 @@ static void a_bracket_of_the_whole_call_is_in_the_rates(void **state)
     render_brackets(false, false, TIER_STANDARD, row);
 
     assert_non_null(strstr(row, "\"prices\":{\"from\":5,\"input\":\"20\",\"cached_input\":\"4\","
-                                "\"cache_write\":\"20\",\"output\":\"80\",\"reasoning\":\"80\","
-                                "\"above\":100},"));
+                                "\"output\":\"80\",\"above\":100},"));
 }
 
 static void marginal_brackets_are_steps(void **state)
@@ -269,10 +272,41 @@ static void marginal_brackets_are_steps(void **state)
     render_brackets(true, true, TIER_STANDARD, row);
 
     assert_non_null(strstr(row, "\"prices\":{\"from\":5,\"input\":\"10\",\"cached_input\":\"2\","
-                                "\"cache_write\":\"10\",\"output\":\"40\",\"reasoning\":\"40\","
-                                "\"at\":true,\"steps\":[{\"above\":100,\"input\":\"20\","
-                                "\"cached_input\":\"4\",\"cache_write\":\"20\","
-                                "\"output\":\"80\",\"reasoning\":\"80\"},{\"above\":250,"));
+                                "\"output\":\"40\",\"at\":true,\"steps\":[{\"above\":100,"
+                                "\"input\":\"20\",\"cached_input\":\"4\",\"output\":\"80\"},"
+                                "{\"above\":250,"));
+}
+
+static void what_goes_without_saying_is_not_said(void **state)
+{
+    (void)state;
+    const struct price price = {.from_us = 5,
+                                .until_us = INT64_MAX,
+                                .rates = {10, 10, 10, 40, 40},
+                                .tier_ppm = {PRICE_PPM, PRICE_PPM, PRICE_PPM}};
+    const struct meter_opening opening = {.tenant = SPAN("acme"), .model_asked = SPAN("m")};
+    const struct meter_opening unnamed = {.tenant = SPAN("acme")};
+    const struct meter_route route = {.model = SPAN("m"), .attempts = 1, .price = &price};
+    const struct meter_ending ending = {.usage = USAGE_UNKNOWN, .unit_cost_pusd = -1};
+    char row[ROW_BYTES_MAX + 1], problem[128];
+    struct record record;
+
+    size_t size = row_of(&opening, &route, false, &ending, 0, "", row);
+    assert_null(strstr(row, "model_asked"));
+    assert_null(strstr(row, "stream"));
+    assert_null(strstr(row, "queue_us"));
+    assert_non_null(strstr(row, "\"prices\":{\"from\":5,\"input\":\"10\",\"output\":\"40\"}"));
+    assert_int_equal(record_read((struct span){row, size - 1}, &record, problem, sizeof(problem)),
+                     OK);
+    assert_true(span_equal(record.model_asked, SPAN("m")));
+    assert_memory_equal(&record.tariff.rates, &price.rates, sizeof(price.rates));
+
+    /* A model that was not asked for by name is none of those. */
+    size = row_of(&unnamed, &route, false, &ending, 0, "", row);
+    assert_non_null(strstr(row, "\"model_asked\":\"\",\"model\":\"m\""));
+    assert_int_equal(record_read((struct span){row, size - 1}, &record, problem, sizeof(problem)),
+                     OK);
+    assert_int_equal(record.model_asked.size, 0);
 }
 
 static void a_tier_is_in_the_rates_and_named(void **state)
@@ -444,6 +478,7 @@ int main(void)
         cmocka_unit_test(the_largest_slot_fits),
         cmocka_unit_test(a_bracket_of_the_whole_call_is_in_the_rates),
         cmocka_unit_test(marginal_brackets_are_steps),
+        cmocka_unit_test(what_goes_without_saying_is_not_said),
         cmocka_unit_test(a_tier_is_in_the_rates_and_named),
         cmocka_unit_test(an_adjust_says_what_it_corrects_by_whom_and_why),
         cmocka_unit_test(an_open_says_what_came_before_and_the_balances),
