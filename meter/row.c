@@ -37,29 +37,54 @@ INLINE char *put_bytes(char *at, struct span text)
 
 #define PUT(at, literal) put_bytes((at), SPAN(literal))
 
-static unsigned digits_of(uint64_t value)
-{
-    unsigned digits = 1;
+#define HUNDRED_MILLION UINT64_C(100000000)
 
-    for (; value >= 10000; value /= 10000)
-        digits += 4;
-    return digits + (value >= 10) + (value >= 100) + (value >= 1000);
+static inline void put_pair(char *at, uint32_t value)
+{
+    memcpy(at, digit_pairs + 2 * value, 2);
 }
 
-static char *put_unsigned(char *at, uint64_t value)
+/* Eight digits, whatever they are: four pairs that do not wait for each other. */
+static inline char *put_eight(char *at, uint32_t value)
 {
-    char *const end = at + digits_of(value);
+    const uint32_t high = value / 10000, low = value % 10000;
+
+    put_pair(at, high / 100);
+    put_pair(at + 2, high % 100);
+    put_pair(at + 4, low / 100);
+    put_pair(at + 6, low % 100);
+    return at + 8;
+}
+
+/* value: below a hundred million. */
+static inline char *put_small(char *at, uint32_t value)
+{
+    char *const end = at + 1 + (value >= 10) + (value >= 100) + (value >= 1000) + (value >= 10000) +
+                      (value >= 100000) + (value >= 1000000) + (value >= 10000000);
     char *start = end;
 
     for (; value >= 100; value /= 100) {
         start -= 2;
-        memcpy(start, digit_pairs + 2 * (value % 100), 2);
+        put_pair(start, value % 100);
     }
     if (value >= 10)
-        memcpy(start - 2, digit_pairs + 2 * value, 2);
+        put_pair(start - 2, value);
     else
         start[-1] = (char)('0' + value);
     return end;
+}
+
+static char *put_unsigned(char *at, uint64_t value)
+{
+    const uint64_t high = value / HUNDRED_MILLION;
+    const uint32_t low = (uint32_t)(value % HUNDRED_MILLION);
+
+    if (high == 0)
+        return put_small(at, low);
+    if (high < HUNDRED_MILLION)
+        return put_eight(put_small(at, (uint32_t)high), low);
+    at = put_small(at, (uint32_t)(high / HUNDRED_MILLION));
+    return put_eight(put_eight(at, (uint32_t)(high % HUNDRED_MILLION)), low);
 }
 
 static char *put_signed(char *at, int64_t value)

@@ -230,6 +230,26 @@ static void the_largest_slot_fits(void **state)
     assert_non_null(strstr(row, "\"steps\":["));
 }
 
+static void numbers_of_every_length_are_spelt(void **state)
+{
+    (void)state;
+    const struct meter_ending ending = {.usage = USAGE_UNKNOWN, .unit_cost_pusd = -1};
+    char row[ROW_BYTES_MAX + 1], expected[64];
+
+    for (int64_t power = 1;; power *= 10) {
+        const int64_t numbers[] = {power - 1, power, power + power / 3, -power};
+        for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+            const struct meter_opening opening = {.tenant = SPAN("acme"), .bytes_in = numbers[i]};
+            row_of(&opening, NULL, false, &ending, 0, "", row);
+            (void)snprintf(expected, sizeof(expected),
+                           "\"bytes_in\":%lld,\"bytes_out\":", (long long)numbers[i]);
+            assert_non_null(strstr(row, expected));
+        }
+        if (power > INT64_MAX / 10)
+            break;
+    }
+}
+
 /* A price of two brackets, and a call of 250 tokens in. */
 static void render_brackets(bool marginal, bool inclusive, enum service_tier tier,
                             char row[ROW_BYTES_MAX + 1])
@@ -476,6 +496,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_absent),
         cmocka_unit_test(texts_are_escaped_so_that_a_row_is_one_line),
         cmocka_unit_test(the_largest_slot_fits),
+        cmocka_unit_test(numbers_of_every_length_are_spelt),
         cmocka_unit_test(a_bracket_of_the_whole_call_is_in_the_rates),
         cmocka_unit_test(marginal_brackets_are_steps),
         cmocka_unit_test(what_goes_without_saying_is_not_said),
