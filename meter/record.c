@@ -119,6 +119,7 @@ static const struct field row_fields[] = {
     ROW_FIELD("cost_pusd", FORM_MONEY, cost_pusd),
     ROW_FIELD("unit_cost_pusd", FORM_RATE, unit_cost_pusd),
     ROW_FIELD("admitted_us", FORM_MOMENT, admitted_us),
+    ROW_FIELD("corrects_us", FORM_MOMENT, corrects_us),
     ROW_FIELD("queue_us", FORM_MOMENT, queue_us),
     ROW_FIELD("sent_us", FORM_MOMENT, sent_us),
     ROW_FIELD("first_token_us", FORM_MOMENT, first_token_us),

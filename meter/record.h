@@ -48,18 +48,19 @@ struct record {
     bool billable;
     bool has_tariff;
     struct tariff tariff;
-    struct span prices; /* the object as it stands */
-    int64_t held_pusd, cost_pusd, unit_cost_pusd; /* absent: 0, 0, -1 */
+    struct span prices;                                               /* the object as it stands */
+    int64_t held_pusd, cost_pusd, unit_cost_pusd;                     /* absent: 0, 0, -1 */
     int64_t admitted_us, queue_us, sent_us, first_token_us, ended_us; /* absent: 0 */
     int64_t bytes_in, bytes_out;
     struct span why;
-    struct span adjusts, by; /* adjust */
-    int64_t at_us;           /* adjust, open, head */
+    struct span adjusts, by;      /* adjust */
+    int64_t corrects_us;          /* adjust: the moment of the row in a closed month; absent: 0 */
+    int64_t at_us;                /* adjust, open, head */
     struct span before, balances; /* open */
-    uint64_t first_seq;      /* head */
+    uint64_t first_seq;           /* head */
     struct span signing_key, signature; /* head */
-    struct span prev;        /* 64 hex digits; {NULL, 0}: a row of version 1 */
-    size_t signed_bytes;     /* head: what the signature covers, from the line's start */
+    struct span prev;                   /* 64 hex digits; {NULL, 0}: a row of version 1 */
+    size_t signed_bytes;                /* head: what the signature covers, from the line's start */
 };
 
 /* Reads a line (without its newline). problem: what is wrong and at which byte, in words.

@@ -441,6 +441,8 @@ size_t row_render_adjust(const struct row_author *author, const struct row_link 
     at = put_change(at, SPAN(",\"reasoning\":"), adjust->usage.reasoning);
     at = put_money(at, SPAN(",\"cost_pusd\":\""), adjust->cost_pusd);
     at = put_number(at, SPAN(",\"admitted_us\":"), adjust->admitted_us);
+    at =
+        put_number_if(adjust->corrects_us != 0, at, SPAN(",\"corrects_us\":"), adjust->corrects_us);
     at = put_number(at, SPAN(",\"at_us\":"), adjust->at_us);
     at = put_text_if_known(at, SPAN(",\"by\":\""), adjust->by);
     at = put_text_if_known(at, SPAN(",\"why\":\""), adjust->why);

@@ -51,6 +51,7 @@ struct row_adjust {
         usage; /* what it adds, -1: says nothing of tokens; may take away: any sign but -1 */
     int64_t cost_pusd;   /* what it adds; mostly negative */
     int64_t admitted_us; /* the moment whose price, period and budget it belongs to */
+    int64_t corrects_us; /* that of the row it corrects, when another's period; 0: not so */
     int64_t at_us;       /* when it was made */
     struct span by, why; /* who, and the reason in words */
 };
