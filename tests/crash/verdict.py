@@ -13,10 +13,11 @@ import hashlib
 import json
 import re
 
+import harness
+
 FILE_NAME = re.compile(r"(?P<gateway>.+)-(?P<epoch>\d+)-(?P<first_seq>\d+)\.jsonl$")
 SIGNATURE = re.compile(rb',"signature":"([A-Za-z0-9+/=]+)"\}$')
 ZEROS = "0" * 64
-CLASSES = ("input", "cached_input", "cache_write", "output", "reasoning")
 PUBLIC_DER = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: what precedes the key's 32 bytes
 
 
@@ -157,8 +158,7 @@ def costs_what_it_says(row):
     prices = row.get("prices", {})
     if not row.get("billable") or "steps" in prices:
         return int(row.get("cost_pusd", "0")) == 0 or "steps" in prices
-    return int(row.get("cost_pusd", "0")) == sum(row.get(name, 0) * int(prices.get(name, 0))
-                                                 for name in CLASSES)
+    return int(row.get("cost_pusd", "0")) == harness.cost_of_row(row)
 
 
 def billed_output(row):

@@ -310,6 +310,14 @@ def chat(prompt="hello", model_name="small", **more):
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+def cost_of_row(row):
+    """Picodollars that a billable row's tokens come to at its own rates; prices without steps."""
+    prices = row["prices"]
+    plain = {"cached_input": "input", "cache_write": "input", "reasoning": "output"}
+    return sum(row.get(name, 0) * int(prices.get(name, prices[plain.get(name, name)]))
+               for name in ("input", "cached_input", "cache_write", "output", "reasoning"))
+
+
 def new_id():
     return "t-" + uuid.uuid4().hex[:20]
 

@@ -12,7 +12,8 @@ import time
 import unittest
 
 import wire
-from harness import ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, model, new_id, tenants
+from harness import (ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, cost_of_row, model, new_id,
+                     tenants)
 
 TOKENS = 5
 
@@ -159,10 +160,7 @@ class JournalSurvivesKill(unittest.TestCase):
                          ("acme", "small", "s1", 2))
         self.assertGreaterEqual(row["output"], received)
         self.assertLess(row["output"], 100)
-        rates = row["prices"]
-        self.assertEqual(int(row["cost_pusd"]),
-                         sum(row.get(name, 0) * int(rates[name]) for name in
-                             ("input", "cached_input", "cache_write", "output", "reasoning")))
+        self.assertEqual(int(row["cost_pusd"]), cost_of_row(row))
 
     def test_two_processes_of_one_name_run_beside_each_other(self):
         first = self.start()
