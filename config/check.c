@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "config/base/nearest.h"
 #include "config/values.h"
 
 /* Where a name must be the only one. */
@@ -124,18 +125,11 @@ static void gather_names(struct draft *draft, struct name_set *set)
 
 static struct span nearest_model(const struct config *config, struct span name)
 {
-    struct span nearest = {NULL, 0};
-    size_t nearest_edits = SIZE_MAX;
+    struct nearest nearest = nearest_to(name);
 
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        const size_t edits = problems_distance(name, config->models[i].name);
-
-        if (edits < nearest_edits) {
-            nearest_edits = edits;
-            nearest = config->models[i].name;
-        }
-    }
-    return nearest;
+    for (uint32_t i = 0; i < config->model_count; i++)
+        (void)nearest_try(&nearest, config->models[i].name);
+    return nearest.name;
 }
 
 /* The model that a mention means; NULL (and said) when there is none. */

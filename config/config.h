@@ -339,7 +339,9 @@ MUST_CHECK enum err config_import_prices(const char *path, struct span models,
 void config_import_free(struct config_import *import);
 
 /* Prints what an option (or a section, or everything: name NULL) means, for `tollgate explain`.
- * false: no such name; the nearest one is printed. */
+ * Names of the operator's choice may stand in it or not (models.small.price, models.price); the end
+ * of a key that no other ends with will do (segment_bytes). false: no such name, the nearest one is
+ * printed; or several keys end so, which are. */
 bool config_explain(const char *name, bool json);
 
 #endif

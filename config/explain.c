@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "config/base/log.h"
+#include "config/base/nearest.h"
 #include "config/problems.h"
 #include "config/table.h"
 
@@ -62,33 +63,73 @@ static struct shown row_at(size_t i)
     return shown;
 }
 
-/* The key without what stands for a choice: models.*.price[].input is models.price.input. */
-static struct span plain(const char *key, char out[ROW_TEXT])
+/* Takes the first part off a key: "price" of "price[].input". */
+static struct span next_part(struct span *rest)
 {
-    size_t size = 0;
+    const char *dot = rest->size > 0 ? memchr(rest->data, '.', rest->size) : NULL;
+    struct span part = {rest->data, dot ? (size_t)(dot - rest->data) : rest->size};
+    const char *item = part.size > 0 ? memchr(part.data, '[', part.size) : NULL;
 
-    for (; *key != '\0' && size < ROW_TEXT; key++) {
-        if (key[0] == '[' && key[1] == ']')
-            key++;
-        else if (key[0] == '.' && key[1] == '*')
-            key++;
-        else
-            out[size++] = *key;
-    }
-    return (struct span){out, size};
+    *rest = span_from(*rest, part.size + (dot ? 1 : 0));
+    if (item != NULL)
+        part.size = (size_t)(item - part.data);
+    return part;
 }
 
-/* Is key the one named, or below it? */
-static bool is_asked(const char *key, const char *name)
-{
-    char key_text[ROW_TEXT];
-    char name_text[ROW_TEXT];
-    struct span key_plain = plain(key, key_text);
-    struct span name_plain = plain(name, name_text);
+static bool is_below(struct span key, struct span name, bool filled);
 
-    if (!span_starts(key_plain, name_plain))
-        return false;
-    return key_plain.size == name_plain.size || key_plain.data[name_plain.size] == '.';
+/* As below, where a * of the key was taken for a part of the name: what follows it in both. */
+static bool is_below_choice(struct span key, struct span name)
+{
+    for (struct span longer = name; longer.size > 0; (void)next_part(&longer))
+        if (is_below(key, longer, true))
+            return true;
+    return name.size == 0;
+}
+
+/* Is the key name, or below it? A * of the key stands for nothing in the name, so that
+ * models.price.input is models.*.price[].input, or with filled for what the operator has put
+ * there: also for more parts than one (gpt-4.1 are two), but only where more of the key follows. */
+static bool is_below(struct span key, struct span name, bool filled)
+{
+    while (name.size > 0) {
+        const struct span part = next_part(&key);
+        struct span after = name;
+        const struct span named = next_part(&after);
+
+        if (part.size == 0)
+            return false;
+        if (!span_equal(part, SPAN("*"))) {
+            if (!span_equal(part, named))
+                return false;
+            name = after;
+            continue;
+        }
+        if (span_equal(named, part))
+            name = after;
+        else if (filled)
+            return is_below_choice(key, after);
+    }
+    return true;
+}
+
+static bool is_asked(const char *key, struct span name)
+{
+    return is_below(span_of(key), name, false);
+}
+
+static bool is_filled(const char *key, struct span name)
+{
+    return is_below(span_of(key), name, true);
+}
+
+/* Does the key end so, in whole parts? */
+static bool ends_so(const char *key, struct span name)
+{
+    const size_t size = strlen(key);
+
+    return size > name.size + 1 && key[size - name.size - 1] == '.' &&
+           memcmp(key + size - name.size, name.data, name.size) == 0;
 }
 
 static void print_json_text(const char *name, const char *text, const char *after)
@@ -117,38 +158,70 @@ static void print_row(const struct shown *shown, bool json, bool first)
 
 static void print_nearest(const char *name)
 {
-    char nearest[ROW_TEXT] = "";
-    size_t nearest_edits = SIZE_MAX;
+    struct nearest nearest = nearest_to(span_of(name));
+    char text[ROW_TEXT] = "";
 
     for (size_t i = 0; i < row_count(); i++) {
         const struct shown shown = row_at(i);
-        const size_t edits = problems_distance(span_of(name), span_of(shown.key));
 
-        if (edits < nearest_edits) {
-            nearest_edits = edits;
-            (void)snprintf(nearest, sizeof(nearest), "%s", shown.key);
-        }
+        if (nearest_try(&nearest, span_of(shown.key)))
+            (void)snprintf(text, sizeof(text), "%s", shown.key);
     }
-    (void)fprintf(stderr, "%s: not known (nearest known key: %s)\n", name, nearest);
+    (void)fprintf(stderr, "%s: not known (nearest known key: %s)\n", name, text);
 }
 
-bool config_explain(const char *name, bool json)
+/* Prints the rows that are asked for; all without a name. false: there is none. */
+static bool print_rows(struct span name, bool (*asked)(const char *key, struct span name),
+                       bool json)
 {
     bool any = false;
 
     for (size_t i = 0; i < row_count(); i++) {
         const struct shown shown = row_at(i);
 
-        if (name != NULL && !is_asked(shown.key, name))
+        if (!asked(shown.key, name))
             continue;
         if (json && !any)
             (void)printf("[");
         print_row(&shown, json, !any);
         any = true;
     }
-    if (json)
-        (void)printf(any ? "]\n" : "[]\n");
-    if (!any)
-        print_nearest(name);
+    if (json && any)
+        (void)printf("]\n");
     return any;
+}
+
+/* The end of a key alone: the key and what is below it when no other ends so, else their names. */
+static bool print_by_end(const char *name, bool json)
+{
+    char whole[ROW_TEXT] = "";
+    size_t count = 0;
+
+    for (size_t i = 0; i < row_count(); i++) {
+        const struct shown shown = row_at(i);
+
+        if (!ends_so(shown.key, span_of(name)))
+            continue;
+        if (count == 1)
+            (void)fprintf(stderr, "%s: several keys end so; say which:\n  %s\n", name, whole);
+        if (count++ == 0)
+            (void)snprintf(whole, sizeof(whole), "%s", shown.key);
+        else
+            (void)fprintf(stderr, "  %s\n", shown.key);
+    }
+    if (count == 0)
+        print_nearest(name);
+    return count == 1 && print_rows(span_of(whole), is_asked, json);
+}
+
+bool config_explain(const char *name, bool json)
+{
+    const struct span asked = span_of(name);
+
+    if (print_rows(asked, is_asked, json) || print_rows(asked, is_filled, json) ||
+        print_by_end(name, json))
+        return true;
+    if (json)
+        (void)printf("[]\n");
+    return false;
 }

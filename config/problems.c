@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/problems.c: what is wrong in a file, all of it at once.
  *
- * For:       collecting, sorting and printing problems; how near a misspelt key is to a known one.
+ * For:       collecting, sorting and printing problems.
  * Called by: reader.c, sections.c, check.c, config.c.
  * Knows not: YAML, what the keys mean. */
 #include "config/problems.h"
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #define PROBLEMS_MAX 500 /* after these a file is no configuration at all */
-#define COMPARED_BYTES 64
 
 struct problem {
     uint32_t line;
@@ -150,36 +149,4 @@ void problems_fini(struct problem_list *list)
     list->problems = NULL;
     list->count = 0;
     list->capacity = 0;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-size_t problems_distance(struct span a, struct span b)
-{
-    const size_t rows = least(a.size, COMPARED_BYTES);
-    const size_t columns = least(b.size, COMPARED_BYTES);
-    size_t edits[3][COMPARED_BYTES + 1]; /* this row, the one above, and the one above that */
-
-    for (size_t column = 0; column <= columns; column++)
-        edits[0][column] = column;
-    for (size_t row = 1; row <= rows; row++) {
-        size_t *const now = edits[row % 3];
-        const size_t *const above = edits[(row - 1) % 3];
-        const size_t *const second = edits[(row + 1) % 3];
-
-        now[0] = row;
-        for (size_t column = 1; column <= columns; column++) {
-            const char from = a.data[row - 1];
-            const char to = b.data[column - 1];
-            const size_t replaced = above[column - 1] + (from == to ? 0 : 1);
-
-            now[column] = least(replaced, 1 + least(above[column], now[column - 1]));
-            if (row > 1 && column > 1 && from == b.data[column - 2] && a.data[row - 2] == to)
-                now[column] = least(now[column], second[column - 2] + 1);
-        }
-    }
-    return edits[rows % 3][columns];
 }

@@ -51,8 +51,4 @@ MUST_CHECK bool problems_render(struct problem_list *list, struct config_problem
 /* Frees what the list holds. */
 void problems_fini(struct problem_list *list);
 
-/* How many edits (insert, delete, replace, swap of neighbours) make a into b; pure. Texts over 64
- * bytes are compared by their first 64. */
-size_t problems_distance(struct span a, struct span b);
-
 #endif

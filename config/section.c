@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "config/base/nearest.h"
 #include "config/table.h"
 
 struct place section_place(const struct place *above, struct span name, uint32_t line)
@@ -106,20 +107,13 @@ void section_refuse(struct draft *draft, const struct node *node, const struct p
 static void report_unknown(struct section *section, struct span rows, const struct node_pair *pair)
 {
     const struct place place = section_place(&section->place, pair->key, pair->line);
-    struct span nearest = {NULL, 0};
-    size_t nearest_edits = SIZE_MAX;
+    struct nearest nearest = nearest_to(pair->key);
     struct span known;
 
-    for (size_t i = 0; (known = table_key_below(rows, i)).data != NULL; i++) {
-        const size_t edits = problems_distance(pair->key, known);
-
-        if (edits < nearest_edits) {
-            nearest_edits = edits;
-            nearest = known;
-        }
-    }
+    for (size_t i = 0; (known = table_key_below(rows, i)).data != NULL; i++)
+        (void)nearest_try(&nearest, known);
     problems_add(section->draft->problems, &place, "not known (nearest known key: %.*s)",
-                 (int)nearest.size, nearest.data);
+                 (int)nearest.name.size, nearest.name.data);
 }
 
 static bool is_known(struct span rows, struct span key)

@@ -143,6 +143,28 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("first_byte", text)
 
+    def test_names_of_the_operators_choice_may_stand_in_the_key_asked_for(self):
+        for key, row in (("models.small.price", "models.*.price"),
+                         ("models.qwen2.5.price[0].input", "models.*.price[].input"),
+                         ("models.price.input", "models.*.price[].input"),
+                         ("models.small", "models.*"), ("tenants.acme.zone", "tenants.*.zone")):
+            with self.subTest(key):
+                code, text = self.run_tollgate("explain", key)
+                self.assertEqual(code, 0, text)
+                self.assertEqual(text.splitlines()[0], row)
+        code, text = self.run_tollgate("explain", "models.small.prise")
+        self.assertEqual(code, 1, text)
+        self.assertIn("models.*.price", text)
+
+    def test_the_end_of_a_key_is_enough_where_no_other_ends_so(self):
+        code, text = self.run_tollgate("explain", "segment_bytes")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(text.splitlines()[0], "meter.segment_bytes")
+        code, text = self.run_tollgate("explain", "input")
+        self.assertEqual(code, 1, text)
+        self.assertIn("\n  models.*.price[].input\n", text)
+        self.assertIn("\n  models.*.price[].brackets[].input\n", text)
+
     def test_a_new_key_fits_its_entry_and_is_new(self):
         keys = set()
         for _ in range(3):

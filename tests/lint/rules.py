@@ -50,7 +50,7 @@ PURE = ["gateway/scan", "gateway/value", "gateway/ask", "gateway/ask_reader", "g
         "meter/limit", "meter/budget", "meter/account", "meter/row", "meter/record",
         "meter/record_json", "meter/skim", "meter/quote", "meter/invoice_lines", "meter/chain",
         "config/base/money", "config/base/period", "config/base/zone_rule",
-        "config/base/span", "config/base/err"]
+        "config/base/span", "config/base/nearest", "config/base/err"]
 C_LIBRARY = {"assert.h", "ctype.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h",
              "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "strings.h", "pthread.h",

@@ -464,23 +464,6 @@ static void a_file_without_tenants_is_warned_about_and_used(void **state)
     config_put(config);
 }
 
-static void the_distance_of_two_keys_counts_edits(void **state)
-{
-    (void)state;
-    const struct {
-        struct span a, b;
-        size_t edits;
-    } cases[] = {
-        {SPAN("listen"), SPAN("listen"), 0}, {SPAN("adress"), SPAN("address"), 1},
-        {SPAN("frist"), SPAN("first"), 1},   {SPAN("kitten"), SPAN("sitting"), 3},
-        {SPAN(""), SPAN("abc"), 3},          {SPAN("abc"), SPAN(""), 3},
-        {SPAN("models"), SPAN("model"), 1},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(problems_distance(cases[i].a, cases[i].b), cases[i].edits);
-}
-
 /* However a file is cut, it is taken or refused with a reason. */
 static void every_cut_of_a_file_is_judged(void **state)
 {
@@ -526,7 +509,6 @@ int main(void)
         cmocka_unit_test(problems_come_in_the_order_of_the_file_and_all_at_once),
         cmocka_unit_test(a_secret_is_never_repeated),
         cmocka_unit_test(a_file_without_tenants_is_warned_about_and_used),
-        cmocka_unit_test(the_distance_of_two_keys_counts_edits),
         cmocka_unit_test(every_cut_of_a_file_is_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
