@@ -12,56 +12,66 @@
 #include "gateway/cmd.h"
 #include "gateway/cmd_books.h"
 
+#define COMMAND "adjust"
+#define AMOUNT "an amount in USD with at most 12 places, such as -0.01"
+#define MOMENT "2026-11-30, 2026-11-30T12:00:00Z or seconds since 1970"
+
 struct arguments {
     struct cmd_books books;
     struct books_adjust adjust;
     const char *row, *tenant, *at, *usd, *by, *why;
-    bool json;
+    bool force, json;
 };
 
-static int usage(void)
-{
-    (void)fprintf(stderr,
-                  "usage: tollgate adjust ROW_ID --void | --usd AMOUNT, or\n"
-                  "       tollgate adjust --tenant T --at WHEN --usd AMOUNT\n"
-                  "       each with --by NAME --why TEXT [--config FILE | --journal DIR] "
-                  "[--json]\n"
-                  "ROW_ID: GATEWAY/EPOCH/SEQ, as tollgate why prints it. AMOUNT: in USD, what "
-                  "is added; -0.01 gives back.\n");
-    return 2;
-}
+static const char help[] =
+    "usage: tollgate adjust ROW_ID --void | --usd AMOUNT, or\n"
+    "       tollgate adjust --tenant T --at WHEN --usd AMOUNT [--force]\n"
+    "       each with --by NAME --why TEXT [--config FILE | --journal DIR] [--ledger FILE] "
+    "[--json]\n"
+    "ROW_ID: GATEWAY/EPOCH/SEQ, as tollgate why prints it. AMOUNT: in USD, what is added; -0.01 "
+    "gives back.\n"
+    "--force books it for a tenant that neither configuration nor books know.\n";
 
-static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
+static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
-    const struct cmd_option options[] = {
-        {"--tenant", &arguments->tenant}, {"--at", &arguments->at},   {"--usd", &arguments->usd},
-        {"--by", &arguments->by},         {"--why", &arguments->why},
+    const struct argument_option options[] = {
+        CMD_BOOKS_OPTIONS(&arguments->books),
+        ARGUMENT_TEXT("--tenant", ARGUMENT_TENANT, &arguments->tenant),
+        ARGUMENT_TEXT("--at", MOMENT, &arguments->at),
+        ARGUMENT_TEXT("--usd", AMOUNT, &arguments->usd),
+        ARGUMENT_TEXT("--by", "the name of who corrects", &arguments->by),
+        ARGUMENT_TEXT("--why", "the reason", &arguments->why),
+        ARGUMENT_FLAG("--void", &arguments->adjust.void_row),
+        ARGUMENT_FLAG("--force", &arguments->force),
+        ARGUMENT_FLAG("--json", &arguments->json),
     };
+    const struct argument_word words[] = {{"ROW_ID", &arguments->row, true}};
+    const struct argument_form form = {
+        COMMAND, help, options, ARGUMENT_COUNT(options), words, ARGUMENT_COUNT(words)};
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
-        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
-        return true;
-    if (strcmp(argv[*i], "--void") == 0)
-        arguments->adjust.void_row = true;
-    else if (strcmp(argv[*i], "--json") == 0)
-        arguments->json = true;
-    else if (argv[*i][0] != '-' && arguments->row == NULL)
-        arguments->row = argv[*i];
-    else
-        return false;
-    return true;
+    return arguments_read(&form, argc, argv, out_status);
 }
 
-/* Is what was said enough, and not too much? */
-static bool is_whole(const struct arguments *arguments)
+/* Is what was said enough, and not too much? NULL: it is. */
+static const char *find_gap(const struct arguments *arguments)
 {
-    if (arguments->by == NULL || arguments->why == NULL)
-        return false;
-    if (arguments->adjust.void_row == (arguments->usd != NULL))
-        return false;
-    if (arguments->row != NULL)
-        return arguments->tenant == NULL && arguments->at == NULL;
-    return arguments->tenant != NULL && arguments->at != NULL && !arguments->adjust.void_row;
+    if (arguments->row == NULL && arguments->tenant == NULL)
+        return "expected the ROW_ID that is corrected, or --tenant and --at of a credit";
+    if (arguments->row != NULL && arguments->tenant != NULL)
+        return "--tenant does not go with a row's id: the row has its tenant";
+    if (arguments->row != NULL && arguments->at != NULL)
+        return "--at does not go with a row's id: a correction counts when its row does";
+    if (arguments->row == NULL && arguments->at == NULL)
+        return "expected --at WHEN: the moment that the credit belongs to";
+    if (arguments->adjust.void_row && arguments->usd != NULL)
+        return "--void and --usd do not go together";
+    if (arguments->row == NULL && arguments->adjust.void_row)
+        return "--void needs a row's id";
+    if (!arguments->adjust.void_row && arguments->usd == NULL)
+        return arguments->row ? "expected --void or --usd AMOUNT" : "expected --usd AMOUNT";
+    if (arguments->by == NULL)
+        return "expected --by NAME: who corrects";
+    return arguments->why == NULL ? "expected --why TEXT: the reason" : NULL;
 }
 
 static bool read_values(struct arguments *arguments, const struct zone *zone)
@@ -74,20 +84,25 @@ static bool read_values(struct arguments *arguments, const struct zone *zone)
     adjust->why = span_of(arguments->why);
     if (arguments->usd != NULL &&
         money_read_usd(span_of(arguments->usd), &adjust->add_pusd) != OK) {
-        (void)fprintf(stderr,
-                      "tollgate: --usd %s: expected an amount in USD with at most 12 places\n",
-                      arguments->usd);
+        (void)arguments_refuse_value(COMMAND, "--usd", arguments->usd, AMOUNT);
         return false;
     }
     if (arguments->at != NULL &&
         period_read_moment(span_of(arguments->at), zone, &adjust->admitted_us) != OK) {
-        (void)fprintf(stderr,
-                      "tollgate: --at %s: expected 2026-11-30, 2026-11-30T12:00:00Z or seconds "
-                      "since 1970\n",
-                      arguments->at);
+        (void)arguments_refuse_value(COMMAND, "--at", arguments->at, MOMENT);
         return false;
     }
     return true;
+}
+
+/* What is booked for a name that was mistyped is on nobody's invoice. */
+static bool is_known(const struct arguments *arguments)
+{
+    if (arguments->tenant == NULL || arguments->force ||
+        cmd_books_knows(&arguments->books, arguments->tenant))
+        return true;
+    (void)fputs("tollgate: nothing was booked; --force books it for this name\n", stderr);
+    return false;
 }
 
 static void print_result(const struct arguments *arguments, const char *id, int64_t pusd)
@@ -109,18 +124,20 @@ int cmd_adjust(int argc, char **argv)
 {
     struct arguments arguments = {.row = NULL};
     char id[128] = "", problem[1024] = "";
+    const char *gap;
     int64_t pusd = 0;
     int status;
 
-    for (int i = 1; i < argc; i++) {
-        if (!take_argument(&arguments, argc, argv, &i))
-            return usage();
-    }
-    if (!is_whole(&arguments))
-        return usage();
+    if (!read_arguments(&arguments, argc, argv, &status))
+        return status;
+    gap = find_gap(&arguments);
+    if (gap != NULL)
+        return arguments_refuse(COMMAND, "%s", gap);
     status = cmd_books_open(&arguments.books, true);
     /* Days of --at begin where the tenant's do. */
-    if (status == 0 && !read_values(&arguments, cmd_books_zone(&arguments.books, arguments.tenant)))
+    if (status == 0 &&
+        (!read_values(&arguments, cmd_books_zone(&arguments.books, arguments.tenant)) ||
+         !is_known(&arguments)))
         status = 2;
     if (status == 0 &&
         books_adjust(arguments.books.books, arguments.books.config, &arguments.adjust,

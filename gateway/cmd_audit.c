@@ -14,6 +14,7 @@
 #include "gateway/cmd_audit_live.h"
 #include "gateway/cmd_books.h"
 
+#define COMMAND "audit"
 #define TOKEN_ENV "TOLLGATE_ADMIN_TOKEN"
 #define SAYS_BYTES 4096
 
@@ -24,39 +25,34 @@ struct arguments {
     bool json;
 };
 
-static int usage(void)
-{
-    (void)fprintf(
-        stderr,
-        "usage: tollgate audit [--config FILE | --journal DIR [--ledger FILE]]\n"
-        "                      [--public-key FILE] [--anchors FILE] [--no-ledger] [--json]\n"
-        "                      [--live ADMIN_URL [--token-env NAME]]\n"
-        "With --live and neither --config nor --journal only the running gateway is "
-        "asked.\n");
-    return 2;
-}
+static const char help[] =
+    "usage: tollgate audit [--config FILE | --journal DIR [--ledger FILE]]\n"
+    "                      [--public-key FILE] [--anchors FILE] [--no-ledger] [--json]\n"
+    "                      [--live ADMIN_URL [--token-env NAME]]\n"
+    "With --live and neither --config nor --journal only the running gateway is asked.\n";
 
-static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
+static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
-    const struct cmd_option options[] = {
-        {"--public-key", &arguments->options.public_key},
-        {"--anchors", &arguments->options.anchors},
-        {"--live", &arguments->live.url},
-        {"--token-env", &arguments->live.token_env},
+    bool no_ledger = false;
+    const struct argument_option options[] = {
+        CMD_BOOKS_OPTIONS(&arguments->books),
+        ARGUMENT_TEXT("--public-key", "a PEM file", &arguments->options.public_key),
+        ARGUMENT_TEXT("--anchors", "a file of anchors", &arguments->options.anchors),
+        ARGUMENT_TEXT("--live", "the admin listener's URL, such as http://127.0.0.1:4001",
+                      &arguments->live.url),
+        ARGUMENT_TEXT("--token-env", "a variable's name", &arguments->live.token_env),
+        ARGUMENT_FLAG("--json", &arguments->json),
+        ARGUMENT_FLAG("--no-ledger", &no_ledger),
     };
+    const struct argument_form form = {.command = COMMAND, help, options, ARGUMENT_COUNT(options)};
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
-        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
-        return true;
-    if (strcmp(argv[*i], "--json") == 0) {
-        arguments->json = true;
-        return true;
-    }
-    if (strcmp(argv[*i], "--no-ledger") == 0) {
-        arguments->options.against_ledger = false;
-        return true;
-    }
-    return false;
+    if (!arguments_read(&form, argc, argv, out_status))
+        return false;
+    arguments->options.against_ledger = !no_ledger;
+    const struct argument_flag sources[] = {{"--config", arguments->books.config_path != NULL},
+                                            {"--journal", arguments->books.journal_path != NULL}};
+
+    return arguments_exclude(COMMAND, sources, ARGUMENT_COUNT(sources), out_status);
 }
 
 /* ---- findings ---- */
@@ -213,17 +209,12 @@ static int audit_journal(struct arguments *arguments)
 
 int cmd_audit(int argc, char **argv)
 {
-    struct arguments arguments = {.options = {.against_ledger = true},
-                                  .live = {.token_env = TOKEN_ENV}};
+    struct arguments arguments = {.live = {.token_env = TOKEN_ENV}};
     int status = 0;
     bool journal;
 
-    for (int i = 1; i < argc; i++) {
-        if (!take_argument(&arguments, argc, argv, &i))
-            return usage();
-    }
-    if (arguments.books.config_path != NULL && arguments.books.journal_path != NULL)
-        return usage();
+    if (!read_arguments(&arguments, argc, argv, &status))
+        return status;
     journal = arguments.live.url == NULL || arguments.books.config_path != NULL ||
               arguments.books.journal_path != NULL;
     if (arguments.json)

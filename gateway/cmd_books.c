@@ -11,33 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/base/nearest.h"
 #include "config/base/span.h"
 
 #define PROBLEM_BYTES 1024
+#define TENANT_BYTES 256
 #define WAIT_MS 20
 #define WAITS_MAX 100 /* for a gateway that feeds the same ledger at this moment */
-
-bool cmd_takes(const struct cmd_option *options, size_t count, int argc, char **argv, int *i)
-{
-    for (size_t k = 0; k < count; k++) {
-        if (strcmp(argv[*i], options[k].name) == 0 && *i + 1 < argc) {
-            *options[k].place = argv[++*i];
-            return true;
-        }
-    }
-    return false;
-}
-
-bool cmd_books_takes(struct cmd_books *common, int argc, char **argv, int *i)
-{
-    const struct cmd_option options[] = {
-        {"--config", &common->config_path},
-        {"--journal", &common->journal_path},
-        {"--ledger", &common->ledger_path},
-    };
-
-    return cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i);
-}
 
 /* The configuration of a file, or one of nothing but the paths given. */
 static bool open_config(struct cmd_books *common)
@@ -90,25 +70,27 @@ static enum err feed(struct books *books, char *problem, size_t problem_size)
     return OK;
 }
 
+int cmd_books_feed(struct cmd_books *common)
+{
+    char problem[PROBLEM_BYTES] = "";
+    const enum err err = feed(common->books, problem, sizeof(problem));
+
+    /* What is good is in: it may be asked for, but nobody shall overlook what is not. */
+    if (err != OK)
+        (void)fprintf(stderr, "tollgate: %s%s\n",
+                      err == ERR_BAD_VALUE ? "the journal is damaged: " : "", problem);
+    return err == OK || err == ERR_BAD_VALUE ? 0 : 1;
+}
+
 int cmd_books_open(struct cmd_books *common, bool with_feed)
 {
     char problem[PROBLEM_BYTES] = "";
-    enum err err;
 
     if (!open_config(common))
         return 1;
     lay_out(common);
-    err = books_open(&common->bare, &common->books, problem, sizeof(problem));
-    if (err == OK && with_feed) {
-        err = feed(common->books, problem, sizeof(problem));
-        if (err == ERR_BAD_VALUE) {
-            /* What is good is in: it may be asked for, but nobody shall overlook what is not. */
-            (void)fprintf(stderr, "tollgate: the journal is damaged: %s\n", problem);
-            return 0;
-        }
-    }
-    if (err == OK)
-        return 0;
+    if (books_open(&common->bare, &common->books, problem, sizeof(problem)) == OK)
+        return with_feed ? cmd_books_feed(common) : 0;
     (void)fprintf(stderr, "tollgate: %s\n", problem);
     return 1;
 }
@@ -128,6 +110,52 @@ const struct config_tenant *cmd_books_tenant(const struct cmd_books *common, con
         if (span_equal(common->config->tenants[i].name, span_of(name)))
             return &common->config->tenants[i];
     return NULL;
+}
+
+/* Who has rows: is it the one that is asked for, else which is nearest? */
+struct seeking {
+    struct nearest nearest;
+    char name[TENANT_BYTES]; /* of the nearest, when it is of the books */
+    bool found;
+};
+
+static bool visit_tenant(void *owner, const struct books_line *line)
+{
+    struct seeking *seeking = owner;
+
+    seeking->found = span_equal(line->by[0], seeking->nearest.asked);
+    if (line->by[0].size < sizeof(seeking->name) && nearest_try(&seeking->nearest, line->by[0])) {
+        memcpy(seeking->name, line->by[0].data, line->by[0].size);
+        seeking->nearest.name.data = seeking->name;
+    }
+    return !seeking->found;
+}
+
+bool cmd_books_knows(const struct cmd_books *common, const char *name)
+{
+    const struct books_ask ask = {
+        .period = {INT64_MIN, INT64_MAX}, .zone = zone_utc(), .by = {BY_TENANT}, .by_count = 1};
+    struct seeking seeking = {.nearest = nearest_to(span_of(name))};
+    char problem[PROBLEM_BYTES] = "";
+
+    if (cmd_books_tenant(common, name) != NULL)
+        return true;
+    for (uint32_t i = 0; i < common->config->tenant_count; i++)
+        (void)nearest_try(&seeking.nearest, common->config->tenants[i].name);
+    if (books_usage(common->books, &ask, visit_tenant, &seeking, problem, sizeof(problem)) != OK) {
+        (void)fprintf(stderr, "tollgate: %s\n", problem);
+        return false;
+    }
+    if (seeking.found)
+        return true;
+    (void)fprintf(stderr, "tollgate: no tenant %s: %s", name,
+                  common->journal_path ? "the books have no row of it"
+                                       : "neither the configuration nor any row names it");
+    if (nearest_is_near(&seeking.nearest))
+        (void)fprintf(stderr, "; did you mean %.*s?", (int)seeking.nearest.name.size,
+                      seeking.nearest.name.data);
+    (void)fputc('\n', stderr);
+    return false;
 }
 
 const struct zone *cmd_books_zone(const struct cmd_books *common, const char *name)

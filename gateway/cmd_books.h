@@ -8,6 +8,7 @@
 #ifndef GATEWAY_CMD_BOOKS_H
 #define GATEWAY_CMD_BOOKS_H
 
+#include "gateway/arguments.h"
 #include "meter/books.h"
 
 struct cmd_books {
@@ -19,27 +20,26 @@ struct cmd_books {
     struct config bare; /* what stands for a configuration with --journal */
 };
 
-/* An option with a value behind it, and where that is to be kept. */
-struct cmd_option {
-    const char *name;
-    const char **place;
-};
-
-/* Is argv[*i] one of these, with a value behind it? Then that is kept, *i is moved to it, and true
- * comes back. */
-bool cmd_takes(const struct cmd_option *options, size_t count, int argc, char **argv, int *i);
-
-/* Is argv[*i] one of the common arguments? Then it is taken, *i is moved to its value, and true
- * comes back. */
-bool cmd_books_takes(struct cmd_books *common, int argc, char **argv, int *i);
+/* Their rows in a command's table of options. */
+#define CMD_BOOKS_OPTIONS(common)                                                                  \
+    ARGUMENT_TEXT("--config", "a configuration's file", &(common)->config_path),                   \
+        ARGUMENT_TEXT("--journal", "a journal's folder", &(common)->journal_path),                 \
+        ARGUMENT_TEXT("--ledger", "a ledger's file", &(common)->ledger_path)
 
 /* Opens configuration and books and, with feed, takes in what the journal has. Says on standard
  * error what is wrong; returns 0, or the exit status 1. Close in any case. */
 int cmd_books_open(struct cmd_books *common, bool feed);
 void cmd_books_close(struct cmd_books *common);
 
+/* Takes in what the journal has, as cmd_books_open() with feed. */
+int cmd_books_feed(struct cmd_books *common);
+
 /* The tenant of a name; NULL: the configuration has none such (rows may still). */
 const struct config_tenant *cmd_books_tenant(const struct cmd_books *common, const char *name);
+
+/* Does anything know this tenant: the configuration, or a row of any time? If not, says so on
+ * standard error, and which one may have been meant. */
+bool cmd_books_knows(const struct cmd_books *common, const char *name);
 
 /* The zone of that tenant's periods; UTC when there is none such, or name is NULL. */
 const struct zone *cmd_books_zone(const struct cmd_books *common, const char *name);

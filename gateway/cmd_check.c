@@ -8,6 +8,7 @@
 
 #include "config/base/log.h"
 #include "config/config.h"
+#include "gateway/arguments.h"
 #include "gateway/cmd.h"
 #include "gateway/tls.h"
 
@@ -35,22 +36,16 @@ int cmd_check(int argc, char **argv)
     bool json = false;
     struct config *config = NULL;
     struct config_problems problems;
+    const struct argument_option options[] = {ARGUMENT_FLAG("--json", &json)};
+    const struct argument_word words[] = {{"FILE", &path, false}};
+    const struct argument_form form = {"check", "usage: tollgate check FILE [--json]\n",
+                                       options, ARGUMENT_COUNT(options),
+                                       words,   ARGUMENT_COUNT(words)};
+    int status;
     bool ok;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (argv[i][0] != '-' && path == NULL) {
-            path = argv[i];
-        } else {
-            path = NULL;
-            break;
-        }
-    }
-    if (path == NULL) {
-        (void)fprintf(stderr, "usage: tollgate check FILE [--json]\n");
-        return 2;
-    }
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
     ok = config_load(path, &config, &problems) == OK && tls_adopt(config, &problems) == OK;
     if (json)
         print_json(ok, &problems);

@@ -7,22 +7,25 @@
 #include <stdio.h>
 
 #include "config/config.h"
+#include "gateway/arguments.h"
 #include "gateway/cmd.h"
+
+static const char help[] =
+    "usage: tollgate explain [KEY] [--json]\n"
+    "KEY: timeouts.whole, timeouts, models.*.price, models.small.price, or the end of one (whole); "
+    "all when not said\n";
 
 int cmd_explain(int argc, char **argv)
 {
     const char *key = NULL;
     bool json = false;
+    const struct argument_option options[] = {ARGUMENT_FLAG("--json", &json)};
+    const struct argument_word words[] = {{"KEY", &key, true}};
+    const struct argument_form form = {
+        "explain", help, options, ARGUMENT_COUNT(options), words, ARGUMENT_COUNT(words)};
+    int status;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (argv[i][0] != '-' && key == NULL) {
-            key = argv[i];
-        } else {
-            (void)fprintf(stderr, "usage: tollgate explain [KEY] [--json]\n");
-            return 2;
-        }
-    }
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
     return config_explain(key, json) ? 0 : 1;
 }

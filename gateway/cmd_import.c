@@ -13,7 +13,10 @@
 
 #include "config/base/log.h"
 #include "config/config.h"
+#include "gateway/arguments.h"
 #include "gateway/cmd.h"
+
+#define COMMAND "import"
 
 struct arguments {
     bool prices; /* else a LiteLLM proxy's configuration */
@@ -23,26 +26,34 @@ struct arguments {
     bool json;
 };
 
-static bool read_arguments(int argc, char **argv, struct arguments *out)
+static const char help[] =
+    "usage: tollgate import litellm FILE [--output FILE] [--json]\n"
+    "       tollgate import prices FILE [--models NAME,…] [--output FILE] [--json]\n";
+
+static bool read_arguments(int argc, char **argv, struct arguments *out, int *out_status)
 {
+    const char *what = NULL;
+    const struct argument_option options[] = {
+        ARGUMENT_FLAG("--json", &out->json),
+        ARGUMENT_TEXT("--output", "a file that is not there yet", &out->output),
+        ARGUMENT_TEXT("--models", "names of models, such as gpt-4o,o3", &out->models),
+    };
+    const struct argument_word words[] = {{"litellm or prices", &what, false},
+                                          {"FILE", &out->path, false}};
+    const struct argument_form form = {
+        COMMAND, help, options, ARGUMENT_COUNT(options), words, ARGUMENT_COUNT(words)};
+
     *out = (struct arguments){0};
-    if (argc < 3 || (strcmp(argv[1], "litellm") != 0 && strcmp(argv[1], "prices") != 0))
+    if (!arguments_read(&form, argc, argv, out_status))
         return false;
-    out->prices = strcmp(argv[1], "prices") == 0;
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            out->json = true;
-        else if (strcmp(argv[i], "--output") == 0 && i + 1 < argc && out->output == NULL)
-            out->output = argv[++i];
-        else if (out->prices && strcmp(argv[i], "--models") == 0 && i + 1 < argc &&
-                 out->models == NULL)
-            out->models = argv[++i];
-        else if (argv[i][0] != '-' && out->path == NULL)
-            out->path = argv[i];
-        else
-            return false;
-    }
-    return out->path != NULL;
+    out->prices = strcmp(what, "prices") == 0;
+    if (!out->prices && strcmp(what, "litellm") != 0)
+        *out_status = arguments_refuse(COMMAND, "expected litellm or prices, got %s", what);
+    else if (!out->prices && out->models != NULL)
+        *out_status = arguments_refuse(COMMAND, "--models goes with prices alone");
+    else
+        return true;
+    return false;
 }
 
 /* {"ok":true,"models":2,"replicas":3,"left_out":1,"notes":["file:3: key: …"]} on one line. */
@@ -114,13 +125,8 @@ int cmd_import(int argc, char **argv)
     bool ok;
     int status = 2;
 
-    if (!read_arguments(argc, argv, &arguments)) {
-        (void)fprintf(stderr,
-                      "usage: tollgate import litellm FILE [--output FILE] [--json]\n"
-                      "       tollgate import prices FILE [--models NAME,…] [--output FILE] "
-                      "[--json]\n");
-        return 2;
-    }
+    if (!read_arguments(argc, argv, &arguments, &status))
+        return status;
     ok =
         (arguments.prices ? config_import_prices(arguments.path, span_of(arguments.models), &import)
                           : config_import_litellm(arguments.path, &import)) == OK;

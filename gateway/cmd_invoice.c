@@ -15,42 +15,38 @@
 #include "gateway/invoice_cells.h"
 #include "gateway/invoice_html.h"
 
-enum invoice_format { INVOICE_AS_TEXT, INVOICE_AS_JSON, INVOICE_AS_HTML, INVOICE_AS_FOCUS };
+#define COMMAND "invoice"
 
 struct arguments {
     struct cmd_books books;
     const char *tenant, *period;
-    enum invoice_format format;
+    bool json, html, focus; /* none: text */
 };
 
-static int usage(void)
-{
-    (void)fprintf(stderr,
-                  "usage: tollgate invoice TENANT PERIOD [--json | --html | --focus] "
-                  "[--config FILE | --journal DIR] [--ledger FILE]\n"
-                  "PERIOD: 2026-11, 2026, month, last-month, A..B; in the tenant's time zone\n");
-    return 2;
-}
+static const char help[] =
+    "usage: tollgate invoice TENANT PERIOD [--json | --html | --focus] "
+    "[--config FILE | --journal DIR] [--ledger FILE]\n"
+    "PERIOD: 2026-11, 2026, month, last-month, A..B; in the tenant's time zone\n";
 
-static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
+static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
-    static const char *const formats[] = {
-        [INVOICE_AS_JSON] = "--json", [INVOICE_AS_HTML] = "--html", [INVOICE_AS_FOCUS] = "--focus"};
+    const struct argument_option options[] = {
+        CMD_BOOKS_OPTIONS(&arguments->books),
+        ARGUMENT_FLAG("--json", &arguments->json),
+        ARGUMENT_FLAG("--html", &arguments->html),
+        ARGUMENT_FLAG("--focus", &arguments->focus),
+    };
+    const struct argument_word words[] = {{"TENANT", &arguments->tenant, false},
+                                          {"PERIOD", &arguments->period, false}};
+    const struct argument_form form = {
+        COMMAND, help, options, ARGUMENT_COUNT(options), words, ARGUMENT_COUNT(words)};
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i))
-        return true;
-    for (enum invoice_format format = INVOICE_AS_JSON; format <= INVOICE_AS_FOCUS; format++) {
-        if (strcmp(argv[*i], formats[format]) != 0)
-            continue;
-        if (arguments->format != INVOICE_AS_TEXT)
-            return false;
-        arguments->format = format;
-        return true;
-    }
-    if (argv[*i][0] == '-' || arguments->period)
+    if (!arguments_read(&form, argc, argv, out_status))
         return false;
-    *(arguments->tenant ? &arguments->period : &arguments->tenant) = argv[*i];
-    return true;
+    const struct argument_flag formats[] = {
+        {"--json", arguments->json}, {"--html", arguments->html}, {"--focus", arguments->focus}};
+
+    return arguments_exclude(COMMAND, formats, ARGUMENT_COUNT(formats), out_status);
 }
 
 /* ---- text ---- */
@@ -252,7 +248,9 @@ static void warn(const struct arguments *arguments, const struct config_tenant *
                     "are not known\n",
                     stderr);
     else if (tenant == NULL)
-        (void)fprintf(stderr, "tollgate: the configuration has no tenant %s\n", arguments->tenant);
+        (void)fprintf(stderr,
+                      "tollgate: the configuration has no tenant %s (any more); the books have\n",
+                      arguments->tenant);
 }
 
 static int print_invoice(const struct arguments *arguments)
@@ -265,45 +263,35 @@ static int print_invoice(const struct arguments *arguments)
     char problem[1024] = "";
     bool printed = true;
 
-    if (period_read(span_of(arguments->period), zone, now_us, &period) != OK) {
-        (void)fprintf(stderr, "tollgate: no period %s (expected one such as 2026-11)\n",
-                      arguments->period);
-        return usage();
-    }
+    if (period_read(span_of(arguments->period), zone, now_us, &period) != OK)
+        return arguments_refuse_value(COMMAND, "PERIOD", arguments->period, ARGUMENT_PERIOD);
+    if (!cmd_books_knows(&arguments->books, arguments->tenant))
+        return 2;
     warn(arguments, tenant);
     if (books_invoice(arguments->books.books, arguments->books.config, span_of(arguments->tenant),
                       &period, now_us, &invoice, problem, sizeof(problem)) != OK) {
         (void)fprintf(stderr, "tollgate: %s\n", problem);
         return 1;
     }
-    switch (arguments->format) {
-    case INVOICE_AS_TEXT:
-        print_text(invoice, zone);
-        break;
-    case INVOICE_AS_JSON:
+    if (arguments->json)
         printed = print_json(invoice, zone);
-        break;
-    case INVOICE_AS_HTML:
+    else if (arguments->html)
         invoice_html_print(invoice, zone, stdout);
-        break;
-    case INVOICE_AS_FOCUS:
+    else if (arguments->focus)
         print_focus(invoice, tenant);
-        break;
-    }
+    else
+        print_text(invoice, zone);
     books_invoice_free(invoice);
     return printed && fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }
 
 int cmd_invoice(int argc, char **argv)
 {
-    struct arguments arguments = {.format = INVOICE_AS_TEXT};
+    struct arguments arguments = {.tenant = NULL};
     int status;
 
-    for (int i = 1; i < argc; i++)
-        if (!take_argument(&arguments, argc, argv, &i))
-            return usage();
-    if (arguments.period == NULL)
-        return usage();
+    if (!read_arguments(&arguments, argc, argv, &status))
+        return status;
     status = cmd_books_open(&arguments.books, true);
     if (status == 0)
         status = print_invoice(&arguments);

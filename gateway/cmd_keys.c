@@ -7,15 +7,13 @@
 #include <stdio.h>
 
 #include "config/config.h"
+#include "gateway/arguments.h"
 #include "gateway/cmd.h"
 
 #define SECRET_BYTES 32 /* 256 bits: nobody tries them all, so a plain digest is enough */
 
-static int usage(void)
-{
-    (void)fprintf(stderr, "usage: tollgate keys new [--id ID] [--json]\n");
-    return 2;
-}
+#define COMMAND "keys"
+#define ID "1 to 64 letters, digits or ._-"
 
 /* Letters, digits and ._-: what needs no quotes in the entry. */
 static bool is_id(const char *id)
@@ -53,17 +51,21 @@ int cmd_keys(int argc, char **argv)
 {
     const char *id = "key";
     bool json = false;
+    const char *verb = NULL;
+    const struct argument_option options[] = {ARGUMENT_FLAG("--json", &json),
+                                              ARGUMENT_TEXT("--id", ID, &id)};
+    const struct argument_word words[] = {{"new", &verb, false}};
+    const struct argument_form form = {COMMAND, "usage: tollgate keys new [--id ID] [--json]\n",
+                                       options, ARGUMENT_COUNT(options),
+                                       words,   ARGUMENT_COUNT(words)};
+    int status;
 
-    if (argc < 2 || strcmp(argv[1], "new") != 0)
-        return usage();
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            json = true;
-        else if (strcmp(argv[i], "--id") == 0 && i + 1 < argc && is_id(argv[i + 1]))
-            id = argv[++i];
-        else
-            return usage();
-    }
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
+    if (strcmp(verb, "new") != 0)
+        return arguments_refuse(COMMAND, "expected new, got %s", verb);
+    if (!is_id(id))
+        return arguments_refuse_value(COMMAND, "--id", id, ID);
     print_new_key(id, json);
     return 0;
 }

@@ -99,24 +99,23 @@ int cmd_ledger(int argc, char **argv)
 {
     struct cmd_books common = {.config_path = NULL};
     const char *verb = NULL;
+    const struct argument_option options[] = {CMD_BOOKS_OPTIONS(&common)};
+    const struct argument_word words[] = {{"rebuild or feed", &verb, false}};
+    const struct argument_form form = {
+        "ledger",
+        "usage: tollgate ledger rebuild | feed [--config FILE | --journal DIR [--ledger FILE]]\n",
+        options,
+        ARGUMENT_COUNT(options),
+        words,
+        ARGUMENT_COUNT(words)};
     bool rebuild;
     int status;
 
-    for (int i = 1; i < argc; i++) {
-        if (cmd_books_takes(&common, argc, argv, &i))
-            continue;
-        if (argv[i][0] == '-' || verb) {
-            verb = NULL;
-            break;
-        }
-        verb = argv[i];
-    }
-    rebuild = verb && strcmp(verb, "rebuild") == 0;
-    if (!rebuild && (!verb || strcmp(verb, "feed") != 0)) {
-        (void)fprintf(stderr, "usage: tollgate ledger rebuild | feed [--config FILE | --journal DIR"
-                              " [--ledger FILE]]\n");
-        return 2;
-    }
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
+    rebuild = strcmp(verb, "rebuild") == 0;
+    if (!rebuild && strcmp(verb, "feed") != 0)
+        return arguments_refuse("ledger", "expected rebuild or feed, got %s", verb);
     /* What is not in yet belongs to the totals before a rebuild; a feed counts it itself. */
     status = cmd_books_open(&common, rebuild);
     if (status == 0)

@@ -15,6 +15,9 @@
 #include "gateway/cmd_books.h"
 #include "gateway/report.h"
 
+#define COMMAND "rerate"
+#define PRICES "a configuration with the other prices"
+
 struct arguments {
     struct cmd_books books;
     const char *prices, *period, *tenant;
@@ -22,28 +25,28 @@ struct arguments {
     struct config *config; /* of --prices */
 };
 
-static int usage(void)
-{
-    (void)fprintf(stderr,
-                  "usage: tollgate rerate --prices FILE [--period P] [--tenant T] [--json] "
-                  "[--config FILE | --journal DIR] [--ledger FILE]\n"
-                  "FILE: a configuration whose prices are applied to what is in the ledger\n");
-    return 2;
-}
+static const char help[] =
+    "usage: tollgate rerate --prices FILE [--period P] [--tenant T] [--json] "
+    "[--config FILE | --journal DIR] [--ledger FILE]\n"
+    "FILE: a configuration whose prices are applied to what is in the ledger\n";
 
-static bool take_argument(struct arguments *arguments, int argc, char **argv, int *i)
+static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
-    const struct cmd_option options[] = {{"--prices", &arguments->prices},
-                                         {"--period", &arguments->period},
-                                         {"--tenant", &arguments->tenant}};
+    const struct argument_option options[] = {
+        CMD_BOOKS_OPTIONS(&arguments->books),
+        ARGUMENT_TEXT("--prices", PRICES, &arguments->prices),
+        ARGUMENT_TEXT("--period", ARGUMENT_PERIOD, &arguments->period),
+        ARGUMENT_TEXT("--tenant", ARGUMENT_TENANT, &arguments->tenant),
+        ARGUMENT_FLAG("--json", &arguments->json),
+    };
+    const struct argument_form form = {.command = COMMAND, help, options, ARGUMENT_COUNT(options)};
 
-    if (cmd_books_takes(&arguments->books, argc, argv, i) ||
-        cmd_takes(options, sizeof(options) / sizeof(options[0]), argc, argv, i))
-        return true;
-    if (strcmp(argv[*i], "--json") != 0)
+    if (!arguments_read(&form, argc, argv, out_status))
         return false;
-    arguments->json = true;
-    return true;
+    if (arguments->prices != NULL)
+        return true;
+    *out_status = arguments_refuse(COMMAND, "expected --prices FILE: " PRICES);
+    return false;
 }
 
 /* ---- the answer ---- */
@@ -90,8 +93,9 @@ static void print_words(const struct filling *filling)
                  filling->differing == 0 ? "changes nothing" : "differs",
                  (long long)filling->differing);
     if (filling->unpriced > 0)
-        (void)printf("%lld calls have no price there, and count as they were charged.\n",
-                     (long long)filling->unpriced);
+        (void)printf("%lld %s no price there, and %s charged.\n", (long long)filling->unpriced,
+                     filling->unpriced == 1 ? "call has" : "calls have",
+                     filling->unpriced == 1 ? "counts as it was" : "count as they were");
 }
 
 static int print_difference(const struct arguments *arguments, const struct period *period,
@@ -127,7 +131,9 @@ static int rerate(const struct arguments *arguments)
     struct period period;
 
     if (period_read(span_of(text), zone, clock_wall_us(), &period) != OK)
-        return usage();
+        return arguments_refuse_value(COMMAND, "--period", text, ARGUMENT_PERIOD);
+    if (arguments->tenant != NULL && !cmd_books_knows(&arguments->books, arguments->tenant))
+        return 2;
     return print_difference(arguments, &period, zone);
 }
 
@@ -137,11 +143,8 @@ int cmd_rerate(int argc, char **argv)
     struct config_problems problems = {NULL, 0, 0};
     int status;
 
-    for (int i = 1; i < argc; i++)
-        if (!take_argument(&arguments, argc, argv, &i))
-            return usage();
-    if (arguments.prices == NULL)
-        return usage();
+    if (!read_arguments(&arguments, argc, argv, &status))
+        return status;
     status = config_load(arguments.prices, &arguments.config, &problems) == OK ? 0 : 1;
     if (problems.text)
         (void)fputs(problems.text, stderr);

@@ -11,7 +11,15 @@
 #include "gateway/cmd_usage.h"
 #include "gateway/usage_ask.h"
 
-static const char says[] =
+#define COMMAND "usage"
+#define COLUMN(id, name) " " #name
+#define COLUMN_NAMES BOOKS_COLUMNS(COLUMN)
+#define ZONE "a time zone such as Europe/Berlin"
+#define BY "1 to 6 columns such as tenant,model, each once, of tag:NAME and" COLUMN_NAMES
+#define WHERE                                                                                      \
+    "COLUMN=VALUE such as model=small, 8 at most, COLUMN being tag:NAME or one of" COLUMN_NAMES
+
+static const char help[] =
     "usage: tollgate usage [--config FILE | --journal DIR] [--ledger FILE] [--period P] [--zone "
     "Z]\n"
     "           [--tenant T] [--where COLUMN=VALUE]... [--by COLUMN,...] [--bucket "
@@ -20,25 +28,22 @@ static const char says[] =
     "       tollgate usage --waste [--period P] [--zone Z] [--json | --csv]\n"
     "       tollgate usage --focus [--issuer NAME] [--period P] [--zone Z] [--tenant T]\n"
     "P: 2026, 2026-11, 2026-11-30, 2026-W48, today, yesterday, month (when not said), last-month,\n"
-    "   24h, 7d, or A..B. COLUMN (tenant,model when not said): tag:NAME, or one of";
-
-static int explain(void)
-{
-    (void)fputs(says, stderr);
-    for (size_t i = 0; i < BOOKS_COLUMN_COUNT; i++)
-        (void)fprintf(stderr, "%s%s", i % 9 == 0 ? "\n   " : " ",
-                      books_column_name((enum books_column)i));
-    (void)fputs("\n", stderr);
-    return 2;
-}
+    "   24h, 7d, or A..B. COLUMN (tenant,model when not said): tag:NAME, or one of\n"
+    "  " COLUMN_NAMES "\n";
 
 /* ---- arguments ---- */
 
-/* The columns of the last --by. */
-static bool read_by(struct books_ask *ask, const char *names)
+static bool read_by(void *owner, const char *names)
 {
-    ask->by_count = 0;
+    struct books_ask *ask = owner;
+
+    ask->by_count = 0; /* the last --by holds */
     return usage_ask_by(ask, span_of(names));
+}
+
+static bool read_bucket(void *owner, const char *unit)
+{
+    return usage_ask_bucket(owner, span_of(unit));
 }
 
 static bool add_filter(struct books_ask *ask, enum books_column column, struct span value)
@@ -49,123 +54,101 @@ static bool add_filter(struct books_ask *ask, enum books_column column, struct s
     return true;
 }
 
-/* COLUMN=VALUE or tag:NAME=VALUE */
-static bool read_where(struct books_ask *ask, const char *text)
+static bool read_where(void *owner, const char *text)
 {
     const char *equals = strchr(text, '=');
     enum books_column column;
 
     return equals != NULL &&
-           usage_ask_column(ask, (struct span){text, (size_t)(equals - text)}, &column) &&
-           add_filter(ask, column, span_of(equals + 1));
+           usage_ask_column(owner, (struct span){text, (size_t)(equals - text)}, &column) &&
+           add_filter(owner, column, span_of(equals + 1));
 }
 
-/* An argument with a value behind it; false: it is none, or the value is wrong. */
-static bool read_valued(struct usage_asked *asked, const char *name, const char *value)
+/* The format; of three at most one. */
+static bool choose_format(struct usage_asked *asked, bool json, bool csv, bool focus,
+                          int *out_status)
 {
-    const struct {
-        const char *name;
-        const char **place;
-    } texts[] = {{"--period", &asked->period},
-                 {"--zone", &asked->zone},
-                 {"--tenant", &asked->tenant},
-                 {"--issuer", &asked->issuer}};
+    const struct argument_flag formats[] = {{"--json", json}, {"--csv", csv}, {"--focus", focus}};
 
-    if (value == NULL)
-        return false;
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-        if (strcmp(name, texts[i].name) == 0) {
-            *texts[i].place = value;
-            return true;
-        }
-    }
-    if (strcmp(name, "--by") == 0)
-        return read_by(&asked->ask, value);
-    if (strcmp(name, "--where") == 0)
-        return read_where(&asked->ask, value);
-    return strcmp(name, "--bucket") == 0 && usage_ask_bucket(&asked->ask, span_of(value));
-}
-
-/* One without; false: it is none, or a second format. */
-static bool read_flag(struct usage_asked *asked, const char *name)
-{
-    const struct {
-        const char *name;
-        bool *place;
-    } flags[] = {
-        {"--waste", &asked->waste}, {"--weighted", &asked->weighted}, {"--margin", &asked->margin}};
-    const char *const formats[] = {
-        [USAGE_JSON] = "--json", [USAGE_CSV] = "--csv", [USAGE_FOCUS] = "--focus"};
-
-    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
-        if (strcmp(name, flags[i].name) == 0) {
-            *flags[i].place = true;
-            return true;
-        }
-    }
-    for (enum usage_format format = USAGE_JSON; format <= USAGE_FOCUS; format++) {
-        if (strcmp(name, formats[format]) == 0 && asked->format == USAGE_TABLE) {
-            asked->format = format;
-            return true;
-        }
-    }
-    return false;
+    asked->format = json ? USAGE_JSON : csv ? USAGE_CSV : focus ? USAGE_FOCUS : USAGE_TABLE;
+    return arguments_exclude(COMMAND, formats, ARGUMENT_COUNT(formats), out_status);
 }
 
 /* Do these go together? What asks for lines does not go with waste and FOCUS, which have their own.
- */
-static bool goes_together(const struct usage_asked *asked)
+ * NULL: they do; else what does not. */
+static const char *find_clash(const struct usage_asked *asked)
 {
     const struct books_ask *ask = &asked->ask;
     const bool lines = ask->by_count > 0 || ask->bucketed || ask->filter_count > 0 ||
                        asked->weighted || asked->margin;
 
     if (asked->issuer != NULL && asked->format != USAGE_FOCUS)
-        return false;
-    if (asked->waste)
-        return !lines && asked->tenant == NULL && asked->format != USAGE_FOCUS;
+        return "--issuer goes with --focus alone";
+    if (asked->waste && (lines || asked->tenant != NULL || asked->format == USAGE_FOCUS))
+        return "--waste goes with --period, --zone, --json and --csv alone";
+    if (asked->format == USAGE_FOCUS && lines)
+        return "--focus has lines of its own: --by, --where, --bucket, --margin and --weighted do "
+               "not go with it";
     /* Weights need two columns of their own. */
-    return (asked->format != USAGE_FOCUS || !lines) &&
-           (!asked->weighted || ask->by_count + 2 <= BOOKS_BY_MAX);
+    if (asked->weighted && ask->by_count + 2 > BOOKS_BY_MAX)
+        return "--weighted needs two columns of its own: name fewer in --by";
+    return NULL;
 }
 
-static bool read_arguments(int argc, char **argv, struct usage_asked *asked)
+/* Columns and tenant, once it is known that all goes together. */
+static bool complete(struct usage_asked *asked, int *out_status)
 {
-    for (int i = 1; i < argc; i++) {
-        if (cmd_books_takes(&asked->common, argc, argv, &i) || read_flag(asked, argv[i]))
-            continue;
-        if (!read_valued(asked, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
-            if (i + 1 < argc)
-                (void)fprintf(stderr, "tollgate: not understood: %s %s\n", argv[i], argv[i + 1]);
-            return false;
-        }
-        i++;
-    }
-    if (!goes_together(asked))
-        return false;
-    if (asked->ask.by_count == 0)
+    const char *clash = find_clash(asked);
+
+    if (clash == NULL && asked->ask.by_count == 0)
         (void)read_by(&asked->ask, "tenant,model");
-    return asked->tenant == NULL || add_filter(&asked->ask, BY_TENANT, span_of(asked->tenant));
+    if (clash == NULL && asked->tenant != NULL &&
+        !add_filter(&asked->ask, BY_TENANT, span_of(asked->tenant)))
+        clash = "--tenant and so many --where are more than can be asked for";
+    if (clash != NULL)
+        *out_status = arguments_refuse(COMMAND, "%s", clash);
+    return clash == NULL;
+}
+
+static bool read_arguments(int argc, char **argv, struct usage_asked *asked, int *out_status)
+{
+    bool json = false, csv = false, focus = false;
+    const struct argument_option options[] = {
+        CMD_BOOKS_OPTIONS(&asked->common),
+        ARGUMENT_TEXT("--period", ARGUMENT_PERIOD, &asked->period),
+        ARGUMENT_TEXT("--zone", ZONE, &asked->zone),
+        ARGUMENT_TEXT("--tenant", ARGUMENT_TENANT, &asked->tenant),
+        ARGUMENT_TEXT("--issuer", "the name of who sends the invoices", &asked->issuer),
+        ARGUMENT_READ("--by", BY, read_by, &asked->ask),
+        ARGUMENT_READ("--where", WHERE, read_where, &asked->ask),
+        ARGUMENT_READ("--bucket", "hour, day, week or month", read_bucket, &asked->ask),
+        ARGUMENT_FLAG("--waste", &asked->waste),
+        ARGUMENT_FLAG("--weighted", &asked->weighted),
+        ARGUMENT_FLAG("--margin", &asked->margin),
+        ARGUMENT_FLAG("--json", &json),
+        ARGUMENT_FLAG("--csv", &csv),
+        ARGUMENT_FLAG("--focus", &focus),
+    };
+    const struct argument_form form = {.command = COMMAND, help, options, ARGUMENT_COUNT(options)};
+
+    return arguments_read(&form, argc, argv, out_status) &&
+           choose_format(asked, json, csv, focus, out_status) && complete(asked, out_status);
 }
 
 /* ---- the answer ---- */
 
-/* The zone asked for, else the tenant's, else UTC; and the period in it. */
-static bool read_period(struct usage_asked *asked)
+/* The zone asked for, else the tenant's, else UTC; and the period in it. Returns 0, or
+ * the exit status. */
+static int read_period(struct usage_asked *asked)
 {
     const char *period = asked->period != NULL ? asked->period : "month";
 
     asked->ask.zone = cmd_books_zone(&asked->common, asked->tenant);
-    if (asked->zone != NULL && zone_find(span_of(asked->zone), &asked->ask.zone) != OK) {
-        (void)fprintf(stderr, "tollgate: no time zone %s (expected one such as Europe/Berlin)\n",
-                      asked->zone);
-        return false;
-    }
-    if (period_read(span_of(period), asked->ask.zone, asked->now_us, &asked->ask.period) != OK) {
-        (void)fprintf(stderr, "tollgate: no period %s (expected one such as 2026-11)\n", period);
-        return false;
-    }
-    return true;
+    if (asked->zone != NULL && zone_find(span_of(asked->zone), &asked->ask.zone) != OK)
+        return arguments_refuse_value(COMMAND, "--zone", asked->zone, ZONE);
+    if (period_read(span_of(period), asked->ask.zone, asked->now_us, &asked->ask.period) != OK)
+        return arguments_refuse_value(COMMAND, "--period", period, ARGUMENT_PERIOD);
+    return asked->tenant == NULL || cmd_books_knows(&asked->common, asked->tenant) ? 0 : 2;
 }
 
 static enum err print_report(struct usage_asked *asked)
@@ -200,13 +183,13 @@ static int say_problem(const struct usage_asked *asked, enum err err)
 int cmd_usage(int argc, char **argv)
 {
     struct usage_asked asked = {.now_us = clock_wall_us()};
+    int status;
 
-    if (!read_arguments(argc, argv, &asked))
-        return explain();
-    int status = cmd_books_open(&asked.common, true);
-
-    if (status == 0 && !read_period(&asked))
-        status = 2;
+    if (!read_arguments(argc, argv, &asked, &status))
+        return status;
+    status = cmd_books_open(&asked.common, true);
+    if (status == 0)
+        status = read_period(&asked);
     if (status == 0) {
         const enum err err =
             asked.format == USAGE_FOCUS ? usage_print_focus(&asked, stdout) : print_report(&asked);

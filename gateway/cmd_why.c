@@ -19,6 +19,7 @@
 #include "gateway/invoice_cells.h"
 #include "meter/record.h"
 
+#define COMMAND "why"
 #define TEXT_BYTES_MAX 2048
 
 struct arguments {
@@ -36,13 +37,11 @@ struct answer {
     char problem[1024];
 };
 
-static int usage(void)
-{
-    (void)fprintf(stderr, "usage: tollgate why ID [--json] [--config FILE | --journal DIR] "
-                          "[--ledger FILE]\n"
-                          "ID: a request id, an exchange id or a trace id\n");
-    return 2;
-}
+static const char help[] =
+    "usage: tollgate why ID [--json] [--config FILE | --journal DIR] [--ledger FILE]\n"
+    "ID: a request id (x-request-id of the answer), an exchange id, a trace id, a row's id, or the "
+    "id of an answer's\n"
+    "    body where the gateway or vLLM made it (chatcmpl-…, cmpl-…, msg_…, resp_…)\n";
 
 /* ---- values ---- */
 
@@ -531,20 +530,17 @@ static int explain(const struct arguments *arguments)
 int cmd_why(int argc, char **argv)
 {
     struct arguments arguments = {.id = NULL};
+    const struct argument_option options[] = {CMD_BOOKS_OPTIONS(&arguments.books),
+                                              ARGUMENT_FLAG("--json", &arguments.json)};
+    const struct argument_word words[] = {{"ID", &arguments.id, false}};
+    const struct argument_form form = {
+        COMMAND, help, options, ARGUMENT_COUNT(options), words, ARGUMENT_COUNT(words)};
     int status;
 
-    for (int i = 1; i < argc; i++) {
-        if (cmd_books_takes(&arguments.books, argc, argv, &i))
-            continue;
-        if (strcmp(argv[i], "--json") == 0)
-            arguments.json = true;
-        else if (argv[i][0] != '-' && arguments.id == NULL)
-            arguments.id = argv[i];
-        else
-            return usage();
-    }
-    if (arguments.id == NULL || arguments.id[0] == '\0')
-        return usage();
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
+    if (arguments.id[0] == '\0')
+        return arguments_refuse(COMMAND, "expected an ID");
     status = cmd_books_open(&arguments.books, true);
     if (status == 0)
         status = explain(&arguments);

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/base/nearest.h"
+#include "config/base/span.h"
 #include "config/config.h"
 #include "gateway/admin.h"
+#include "gateway/arguments.h"
 #include "gateway/cmd.h"
 #include "gateway/server.h"
 #include "gateway/tls.h"
@@ -26,14 +29,15 @@ static int cmd_serve(int argc, char **argv)
     const char *path = NULL;
     struct config *config = NULL;
     struct config_problems problems = {NULL, 0, 0};
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) {
-            path = argv[++i];
-        } else {
-            fprintf(stderr, "usage: tollgate serve [--config FILE]\n");
-            return 2;
-        }
-    }
+    const struct argument_option options[] = {
+        ARGUMENT_TEXT("--config", "a configuration's file", &path)};
+    const struct argument_form form = {.command = "serve",
+                                       "usage: tollgate serve [--config FILE]\n",
+                                       options,
+                                       ARGUMENT_COUNT(options)};
+    int status;
+    if (!arguments_read(&form, argc, argv, &status))
+        return status;
     enum err err = config_load(path, &config, &problems);
     if (err == OK)
         err = tls_adopt(config, &problems);
@@ -65,20 +69,40 @@ static const struct command commands[] = {
     {"ledger", cmd_ledger, "rebuild | feed           make the ledger anew from the journal"},
 };
 
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: tollgate COMMAND | --version | --help\n");
+    for (size_t i = 0; i < ARGUMENT_COUNT(commands); i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].says);
+    fprintf(out, "tollgate COMMAND --help says how one is used\n");
+}
+
+static int refuse_command(const char *name)
+{
+    struct nearest nearest = nearest_to(span_of(name));
+    for (size_t i = 0; i < ARGUMENT_COUNT(commands); i++)
+        (void)nearest_try(&nearest, span_of(commands[i].name));
+    fprintf(stderr, "tollgate: unknown command %s", name);
+    if (nearest_is_near(&nearest))
+        fprintf(stderr, "; did you mean %.*s?", (int)nearest.name.size, nearest.name.data);
+    fprintf(stderr, "\ntollgate --help names all\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    const size_t count = sizeof commands / sizeof commands[0];
-    for (size_t i = 0; argc > 1 && i < count; i++)
+    for (size_t i = 0; argc > 1 && i < ARGUMENT_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    const bool asked = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0);
-    FILE *out = asked ? stdout : stderr;
-    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        puts("tollgate " TOLLGATE_VERSION);
-        return 0;
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
     }
-    fprintf(out, "usage: tollgate COMMAND | --version | --help\n");
-    for (size_t i = 0; i < count; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].says);
-    return asked ? 0 : 2;
+    if (strcmp(argv[1], "--version") == 0)
+        puts("tollgate " TOLLGATE_VERSION);
+    else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        print_help(stdout);
+    else
+        return refuse_command(argv[1]);
+    return 0;
 }

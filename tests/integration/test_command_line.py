@@ -127,6 +127,73 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(code, 2, text)
                 self.assertTrue(text)
 
+    COMMANDS = ("serve", "check", "explain", "keys", "import", "usage", "invoice", "why", "adjust",
+                "rerate", "audit", "ledger")
+
+    def test_every_command_names_an_option_that_it_does_not_know(self):
+        for command in self.COMMANDS:
+            with self.subTest(command):
+                code, text = self.run_tollgate(command, "--nonsense", "x")
+                self.assertEqual(code, 2, text)
+                self.assertEqual(text, "tollgate: unknown option --nonsense\n"
+                                       f"tollgate {command} --help says how it is used\n")
+
+    def test_the_nearest_option_is_named(self):
+        for command, wrong, meant in (("serve", "--confg", "--config"),
+                                      ("usage", "--perod", "--period"),
+                                      ("usage", "--perod=month", "--period"),
+                                      ("rerate", "--price", "--prices"),
+                                      ("audit", "--ledgr", "--ledger"),
+                                      ("import", "--ouptut", "--output"),
+                                      ("adjust", "--ten", "--tenant")):
+            with self.subTest(command=command, wrong=wrong):
+                code, text = self.run_tollgate(command, wrong, "x")
+                self.assertEqual(code, 2, text)
+                self.assertIn(f"unknown option {wrong.split('=')[0]}; did you mean {meant}?\n",
+                              text)
+        code, text = self.run_tollgate("invioce")
+        self.assertEqual(code, 2)
+        self.assertIn("unknown command invioce; did you mean invoice?", text)
+
+    def test_a_value_that_is_missing_or_cannot_be_read_is_named_with_what_was_expected(self):
+        journal = ("--journal", self.holder.name)
+        for arguments, option, expected in (
+                (("serve", "--config"), "--config", "file"),
+                (("usage", "--period", "--json"), "--period", "2026-11"),
+                (("usage", "--by", "modle"), "--by modle", "model"),
+                (("usage", "--where", "model"), "--where model", "COLUMN=VALUE"),
+                (("usage", "--bucket", "minute"), "--bucket minute", "hour, day"),
+                (("usage", "--json=yes"), "--json", "no value"),
+                (("usage", "--period", "2026-13", *journal), "--period 2026-13", "2026-11"),
+                (("usage", "--zone", "Mars", *journal), "--zone Mars", "Europe/Berlin"),
+                (("invoice", "acme", "november", *journal), "PERIOD november", "2026-11"),
+                (("adjust", "g1/1/1", "--usd", "five", "--by", "a", "--why", "b", *journal),
+                 "--usd five", "-0.01"),
+                (("adjust", "--tenant", "a", "--at", "noon", "--usd=-5", "--by=a", "--why=b",
+                  *journal), "--at noon", "2026-11-30T12:00:00Z"),
+                (("keys", "new", "--id", "a b"), "--id a b", "letters"),
+                (("keys", "nwe"), "nwe", "new"),
+                (("ledger", "fede"), "fede", "feed"),
+                (("import", "prices"), "FILE", "expected"),
+                (("import", "litellm", "x", "--models", "y"), "--models", "prices")):
+            with self.subTest(str(arguments)):
+                code, text = self.run_tollgate(*arguments)
+                self.assertEqual(code, 2, text)
+                self.assertIn(option, text.splitlines()[0])
+                self.assertIn(expected, text.splitlines()[0])
+                self.assertEqual(text.splitlines()[1:],
+                                 [f"tollgate {arguments[0]} --help says how it is used"])
+
+    def test_help_that_was_asked_for_is_no_mistake(self):
+        for command in self.COMMANDS:
+            with self.subTest(command):
+                code, text = self.run_tollgate(command, "--help")
+                self.assertEqual(code, 0, text)
+                self.assertTrue(text.startswith(f"usage: tollgate {command} "), text)
+        code, text = self.run_tollgate("--help")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(re.findall(r"^  (\S+) ", text, re.MULTILINE), list(self.COMMANDS))
+
     def test_options_are_explained(self):
         code, text = self.run_tollgate("explain", "timeouts.first_byte")
         self.assertEqual(code, 0, text)

@@ -241,7 +241,10 @@ model_list:
             with self.subTest(str(arguments)):
                 code, out, notes = self.run_tollgate("import", *arguments)
                 self.assertEqual((code, out), (2, ""))
-                self.assertIn("usage: tollgate import litellm FILE", notes)
+                self.assertIn("tollgate import --help", notes)
+        code, out, notes = self.run_tollgate("import", "--help")
+        self.assertEqual((code, notes), (0, ""))
+        self.assertIn("usage: tollgate import litellm FILE", out)
 
     def test_odd_shapes_are_listed_and_nothing_breaks(self):
         for text in ("model_list: {}\n", "model_list:\n", "model_list: [1, [], {}]\n",

@@ -349,6 +349,43 @@ class OfJournalsMadeByHand(Checks):
         self.call(1759300000, 1000, tenant="globex")
         found = self.invoice("2025-10")
         self.assertEqual((found["lines"], found["total_usd"]), ([], "0.00"))
-        self.assertIn("usage", run("invoice", "acme", status=2))
-        self.assertIn("usage", run("why", status=2))
-        self.assertIn("usage", run("rerate", status=2))
+        self.assertIn("PERIOD", run("invoice", "acme", status=2))
+        self.assertIn("ID", run("why", status=2))
+        self.assertIn("--prices", run("rerate", status=2))
+
+    def test_a_tenant_that_nothing_knows_is_refused_and_the_nearest_named(self):
+        self.call(1759300000, 1000, tenant="globex")
+        self.invoice("2025-10")
+        config = ("--config", self.home / "tollgate.yaml")
+        for meant, name in (("acme", "amce"), ("globex", "globx"), (None, "initech")):
+            said = run("invoice", name, "2025-10", *config, status=2)
+            self.assertIn(f"no tenant {name}", said)
+            self.assertEqual("did you mean" in said, meant is not None, said)
+            self.assertIn(meant or name, said)
+            for command in (("usage",), ("rerate", "--prices", config[1])):
+                self.assertIn(f"no tenant {name}", run(*command, "--tenant", name, *config,
+                                                       status=2))
+        # Known to the books alone, with rows in another period: an invoice of nothing.
+        self.assertIn("total 0.00 USD", run("invoice", "globex", "2025-08", *config))
+        self.assertIn("total 0.00 USD",
+                      run("invoice", "globex", "2025-08", "--journal", self.home / "rows"))
+
+    def test_a_credit_goes_to_a_tenant_that_something_knows(self):
+        self.call(1759300000, 1000, tenant="globex")
+        self.invoice("2025-10")
+        config = ("--config", self.home / "tollgate.yaml")
+        key = self.home / "rows" / "signing.key"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True,
+                       timeout=60)
+        key.chmod(0o600)
+        more = ("--at", "2025-10-02", "--usd", "-5", "--by", "ann", "--why", "late", *config)
+        for meant, name in (("acme", "acne"), ("globex", "globexx")):
+            said = run("adjust", "--tenant", name, *more, status=2)
+            self.assertIn(f"no tenant {name}", said)
+            self.assertIn(f"did you mean {meant}?", said)
+            self.assertIn("--force", said)
+        self.assertEqual(len(list((self.home / "rows").glob("*.jsonl"))), 1, "nothing was booked")
+        for name in ("acme", "globex"):
+            self.assertIn("-5 USD", run("adjust", "--tenant", name, *more))
+        self.assertIn("-5 USD", run("adjust", "--tenant", "initech", "--force", *more))
+        self.assertIn("total -5.00 USD", run("invoice", "initech", "2025-10", *config))
