@@ -13,9 +13,6 @@
 
 #define TOKENS_MAX INT64_C(500000000)
 
-static const char *const tier_names[SERVICE_TIERS] = {
-    [TIER_STANDARD] = "standard", [TIER_FLEX] = "flex", [TIER_PRIORITY] = "priority"};
-
 static const char *const price_names[IMPORT_PRICES] = {[PRICE_INPUT] = "input",
                                                        [PRICE_CACHED] = "cached_input",
                                                        [PRICE_WRITE] = "cache_write",
@@ -187,7 +184,7 @@ static void read_tier(struct import_entry *entry, enum service_tier tier)
     const enum factor_found found = find_factor(entry, tier, &factor_ppm);
     const uint32_t line = look_over_tier(entry, tier, &partial);
 
-    (void)import_entry_place(entry, span_of(tier_names[tier]), place);
+    (void)import_entry_place(entry, service_tier_name(tier), place);
     if (found == FACTOR_NONE && !entry->tier_odd[tier])
         return;
     if (entry->tier_odd[tier] || !shortest[PRICE_INPUT].said ||
@@ -257,7 +254,7 @@ static void print_tiers(FILE *out, const struct import_entry *entry)
     for (int tier = TIER_FLEX; tier < SERVICE_TIERS; tier++) {
         if (entry->factor_ppm[tier] == PRICE_PPM)
             continue;
-        (void)fprintf(out, "%s%s", before, tier_names[tier]);
+        (void)fprintf(out, "%s%s", before, service_tier_name((enum service_tier)tier).data);
         print_pusd(out, ": ", entry->factor_ppm[tier]);
         before = ", ";
     }

@@ -40,7 +40,6 @@ const char *import_entry_place(const struct import_entry *entry, struct span fie
 struct field {
     enum import_price price;
     enum service_tier tier;
-    bool batches;
     int64_t above;
 };
 
@@ -103,7 +102,7 @@ static bool read_field_name(struct span name, struct field *out)
         else if (take(&name, SPAN("_priority")))
             out->tier = TIER_PRIORITY;
         else if (take(&name, SPAN("_batches")))
-            out->batches = true;
+            out->tier = TIER_BATCH;
         else if (!take_above(&name, &out->above))
             return false;
     }
@@ -254,8 +253,6 @@ static void say_why_not(const struct import_entry *entry, const struct node_pair
 
 static void read_fields(struct import_entry *entry)
 {
-    char place[IMPORT_PLACE_BYTES];
-
     for (uint32_t i = 0; i < entry->map->count; i++) {
         const struct node_pair *pair = &entry->map->pairs[i];
         struct field field;
@@ -267,9 +264,6 @@ static void read_fields(struct import_entry *entry)
         if (!read_field_name(pair->key, &field)) {
             if (!says_nothing(entry, pair->value))
                 say_why_not(entry, pair);
-        } else if (field.batches) {
-            import_left_out(entry->plan, pair->line, import_entry_place(entry, pair->key, place),
-                            "no tier is called batch here: tiers are flex and priority");
         } else {
             put_price(entry, &field, pair);
         }
@@ -322,7 +316,7 @@ static void read_ranges(struct import_entry *entry)
 
             if (span_equal(pair->key, SPAN("range")))
                 continue;
-            if (!read_field_name(pair->key, &field) || field.batches || field.above != 0) {
+            if (!read_field_name(pair->key, &field) || field.above != 0) {
                 say_why_not(entry, pair);
                 continue;
             }

@@ -206,8 +206,8 @@ static void read_tiers(const struct section *section, struct price *price)
     tiers = section_open(section->draft, node, place, "models.*.price[].tiers");
     if (tiers.map == NULL)
         return;
-    read_tier(&tiers, "flex", price, TIER_FLEX);
-    read_tier(&tiers, "priority", price, TIER_PRIORITY);
+    for (enum service_tier tier = TIER_STANDARD + 1; tier < SERVICE_TIERS; tier++)
+        read_tier(&tiers, service_tier_name(tier).data, price, tier);
 }
 
 static void read_price(const struct section *section, struct price *price)

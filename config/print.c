@@ -150,6 +150,21 @@ static void print_volume(FILE *out, const struct price *price)
     (void)fputs("]", out);
 }
 
+static void print_tiers(FILE *out, const struct price *price)
+{
+    const char *before = ", tiers: {";
+
+    for (enum service_tier tier = TIER_STANDARD + 1; tier < SERVICE_TIERS; tier++) {
+        if (price->tier_ppm[tier] == PRICE_PPM)
+            continue;
+        (void)fprintf(out, "%s%s", before, service_tier_name(tier).data);
+        print_decimal(out, ": ", price->tier_ppm[tier], PRICE_PPM, 6);
+        before = ", ";
+    }
+    if (before[2] == '\0')
+        (void)fputs("}", out);
+}
+
 static void print_price(FILE *out, const struct price *price)
 {
     print_date(out, "      - {from: ", price->from_us);
@@ -159,11 +174,7 @@ static void print_price(FILE *out, const struct price *price)
     print_rates(out, &price->rates);
     print_decimal(out, ", cache_hit: ", price->cache_hit, 1000000, 6);
     print_brackets(out, price);
-    if (price->tier_ppm[TIER_FLEX] != PRICE_PPM || price->tier_ppm[TIER_PRIORITY] != PRICE_PPM) {
-        print_decimal(out, ", tiers: {flex: ", price->tier_ppm[TIER_FLEX], PRICE_PPM, 6);
-        print_decimal(out, ", priority: ", price->tier_ppm[TIER_PRIORITY], PRICE_PPM, 6);
-        (void)fputs("}", out);
-    }
+    print_tiers(out, price);
     print_volume(out, price);
     (void)fputs("}\n", out);
 }

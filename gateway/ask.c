@@ -263,9 +263,10 @@ static bool read_service_tier(struct ask_reader *reader, const struct ask_member
     (void)member;
     if (!scan_skip(&reader->scan, &value))
         return false;
-    if (value_says(value, SPAN("flex")))
-        reader->ask.tier = TIER_FLEX;
-    else if (value_says(value, SPAN("priority")))
+    for (enum service_tier tier = TIER_STANDARD; tier < SERVICE_TIERS; tier++)
+        if (value_says(value, service_tier_name(tier)))
+            reader->ask.tier = tier;
+    if (value_says(value, SPAN("fast"))) /* OpenAI's other name for it */
         reader->ask.tier = TIER_PRIORITY;
     return true;
 }

@@ -56,7 +56,7 @@ struct ask {
     int64_t token_id_bytes;    /* of that spelling */
     int64_t parts[PART_KINDS]; /* parts that are no text, by kind */
     bool generates;            /* the answer is generated text; false: vectors, scores, counts */
-    enum service_tier tier;    /* service_tier: flex, priority; anything else is standard */
+    enum service_tier tier;    /* service_tier: flex, priority, batch; anything else is standard */
     uint32_t refused;          /* enum refused_field bits that are present and not null */
     struct span refused_name;  /* static: the member that set the newest of them; {NULL, 0}: none,
                                 * or it lies deeper */

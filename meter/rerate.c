@@ -71,13 +71,6 @@ static enum err find_line(struct tally *tally, struct span tenant, struct span m
     return OK;
 }
 
-static enum service_tier tier_of(struct span name)
-{
-    if (span_equal(name, SPAN("flex")))
-        return TIER_FLEX;
-    return span_equal(name, SPAN("priority")) ? TIER_PRIORITY : TIER_STANDARD;
-}
-
 /* What the row would have been charged; false: there is no price for it. As when a call is settled,
  * what does not fit a row is not charged. */
 static bool price_again(const struct config *prices, const struct record *record, struct span name,
@@ -90,7 +83,7 @@ static bool price_again(const struct config *prices, const struct record *record
     *out_pusd = 0;
     if (price == NULL)
         return false;
-    price_tariff(price, &record->usage, tier_of(record->tier), &tariff);
+    price_tariff(price, &record->usage, service_tier_of(record->tier), &tariff);
     (void)!price_of(&record->usage, &tariff, out_pusd);
     return true;
 }

@@ -297,14 +297,11 @@ static char *put_slot_prices(char *at, const struct slot *slot, const struct pri
 
 static char *put_tier(char *at, uint8_t tier)
 {
-    switch (tier) {
-    case TIER_FLEX:
-        return PUT(at, ",\"tier\":\"flex\"");
-    case TIER_PRIORITY:
-        return PUT(at, ",\"tier\":\"priority\"");
-    default:
+    if (tier == TIER_STANDARD || tier >= SERVICE_TIERS)
         return at;
-    }
+    at = PUT(at, ",\"tier\":\"");
+    at = put_bytes(at, service_tier_name((enum service_tier)tier));
+    return PUT(at, "\"");
 }
 
 /* Who asked for what, as known at admission. */

@@ -42,6 +42,26 @@ const struct kind_row *kind_row(enum kind kind)
     return &kinds[kind];
 }
 
+static const struct span tiers[SERVICE_TIERS] = {
+    [TIER_STANDARD] = {"standard", 8},
+    [TIER_FLEX] = {"flex", 4},
+    [TIER_PRIORITY] = {"priority", 8},
+    [TIER_BATCH] = {"batch", 5},
+};
+
+struct span service_tier_name(enum service_tier tier)
+{
+    return tiers[tier];
+}
+
+enum service_tier service_tier_of(struct span name)
+{
+    for (enum service_tier tier = TIER_STANDARD; tier < SERVICE_TIERS; tier++)
+        if (span_equal(name, tiers[tier]))
+            return tier;
+    return TIER_STANDARD;
+}
+
 static struct span without_version(struct span path)
 {
     return span_starts(path, SPAN("/v1/")) ? span_from(path, 3) : path;

@@ -2,7 +2,7 @@
 /* config/base/api.h: the endpoints that clients call and the kinds of model servers, from the
  * tables endpoint.def and kind.def.
  *
- * For:       names, paths, shapes, and which kind has which endpoint.
+ * For:       names, paths, shapes, which kind has which endpoint; names of service tiers.
  * Called by: config (names in files), meter (names in rows), gateway.
  * Knows not: requests. */
 #ifndef CONFIG_BASE_API_H
@@ -42,6 +42,12 @@ const struct endpoint_row *endpoint_row(enum endpoint endpoint);
 /* The endpoint that this path (without query) calls, with or without /v1; for /v1/models/{id}
  * *out_rest is the id as it came, else {NULL, 0}. ENDPOINT_NONE: none of ours. */
 enum endpoint endpoint_of_path(struct span path, struct span *out_rest);
+
+/* "standard", "flex", "priority" or "batch". */
+struct span service_tier_name(enum service_tier tier);
+
+/* The tier of such a name; any other is standard. */
+enum service_tier service_tier_of(struct span name);
 
 /* The row of a kind: one of kind.def, never KIND_COUNT. */
 const struct kind_row *kind_row(enum kind kind);

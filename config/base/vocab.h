@@ -75,7 +75,7 @@ enum usage_flag {
 };
 
 /* The service that a client asked for (service_tier in the body); its price may differ. */
-enum service_tier { TIER_STANDARD, TIER_FLEX, TIER_PRIORITY, SERVICE_TIERS };
+enum service_tier { TIER_STANDARD, TIER_FLEX, TIER_PRIORITY, TIER_BATCH, SERVICE_TIERS };
 
 /* How an exchange ended, as the row says it. */
 enum outcome {

@@ -334,7 +334,7 @@ static void brackets_volumes_and_tiers_are_read(void **state)
                "  brackets: [{above: 128000, input: 2, output: 6},\n"
                "    {above: 272000, input: 3, cached_input: 0.3, cache_write: 3.75, output: 8,\n"
                "     reasoning: 9}],\n"
-               "  tiers: {flex: 0.5, priority: 1.75}, volume_mode: whole,\n"
+               "  tiers: {flex: 0.5, priority: 1.75, batch: 0.25}, volume_mode: whole,\n"
                "  volume: [{above: 1000000, factor: 0.9}, {above: 5000000, factor: \"0.75\"}]}]"));
     const struct price *price = &config->models[0].prices[0];
 
@@ -352,6 +352,7 @@ static void brackets_volumes_and_tiers_are_read(void **state)
     assert_int_equal(price->tier_ppm[TIER_STANDARD], 1000000);
     assert_int_equal(price->tier_ppm[TIER_FLEX], 500000);
     assert_int_equal(price->tier_ppm[TIER_PRIORITY], 1750000);
+    assert_int_equal(price->tier_ppm[TIER_BATCH], 250000);
     assert_false(price->volume_marginal);
     assert_int_equal(price->volume_count, 2);
     assert_int_equal(price->volumes[0].above, 1000000);
@@ -546,7 +547,7 @@ static void the_printed_form_reads_as_a_configuration_again(void **state)
              "  a: {kind: vllm, price: [{input: 0.123456, output: 1},\n"
              "      {from: 2026-02-01, until: 2999-01-01, input: 2, output: 4, cache_hit: 1,\n"
              "       bracket_mode: marginal, brackets: [{above: 7, input: 4, output: 9}],\n"
-             "       tiers: {flex: 0.25}, volume: [{above: 9, factor: 0.125}]}],\n"
+             "       tiers: {flex: 0.25, batch: 0.75}, volume: [{above: 9, factor: 0.125}]}],\n"
              "    template_tokens: {fixed: 3, schema: 150%}, part_tokens: {image: 900, file: 7},\n"
              "    replicas: [{name: r, url: \"http://h\", usd_per_hour: 9.8},\n"
              "      {name: s, url: \"https://h\", tls: {ca: c, verify: false}}]}\n"

@@ -176,12 +176,14 @@ static void a_tier_is_one_factor_or_left_out(void **state)
 {
     (void)state;
 
-    assert_lists("{\"a\": {" FLAT "\"input_cost_per_token_flex\": 1e-6,\n"
-                 "  \"output_cost_per_token_flex\": 4e-6,\n"
-                 "  \"input_cost_per_token_priority\": 3.5e-6,\n"
-                 "  \"output_cost_per_token_priority\": 14e-6}}",
-                 "  \"a\":\n    price:\n      - {input: \"2\", output: \"8\",\n"
-                 "         tiers: {flex: \"0.5\", priority: \"1.75\"}}\n");
+    assert_lists(
+        "{\"a\": {" FLAT "\"input_cost_per_token_flex\": 1e-6,\n"
+        "  \"output_cost_per_token_flex\": 4e-6,\n"
+        "  \"input_cost_per_token_batches\": 5e-7, \"output_cost_per_token_batches\": 2e-6,\n"
+        "  \"input_cost_per_token_priority\": 3.5e-6,\n"
+        "  \"output_cost_per_token_priority\": 14e-6}}",
+        "  \"a\":\n    price:\n      - {input: \"2\", output: \"8\",\n"
+        "         tiers: {flex: \"0.5\", priority: \"1.75\", batch: \"0.25\"}}\n");
     assert_notes(
         "{\"a\": {" FLAT "\"input_cost_per_token_flex\": 1e-6,\n"
         "  \"output_cost_per_token_flex\": 5e-6}}",
@@ -232,8 +234,7 @@ static void what_is_not_priced_by_token_or_not_known_is_listed(void **state)
         "price here, whatever their lifetime\n"
         "m:7: a.search_context_cost_per_query: left out: only tokens are priced here, not "
         "queries\n"
-        "m:8: a.input_cost_per_token_batches: left out: no tier is called batch here: tiers "
-        "are flex and priority\n"
+        "m:8: a.batch: left out: the tier's input and output prices are not both there\n"
         "m:9: a.input_cost_per_moon: left out: no such price here: tokens of input and output have "
         "prices\n"
         "m:10: a.input_cost_per_token_above_0k_tokens: left out: no such price here: tokens of "
@@ -422,7 +423,7 @@ static void every_price_of_the_sample_comes_out_in_whole_picodollars(void **stat
     char *map;
     size_t index;
     const json_t *model;
-    size_t checked = 0;
+    size_t checked = 0, batches = 0;
 
     if (data == NULL) {
         print_message("no prices-extract.json in TOLLGATE_DATA or ../shared/data: skipped\n");
@@ -455,12 +456,18 @@ static void every_price_of_the_sample_comes_out_in_whole_picodollars(void **stat
         if (price->tier_ppm[TIER_FLEX] != PRICE_PPM)
             assert_int_equal(pico(model, "input_cost_per_token_flex", -1) * PRICE_PPM,
                              input * price->tier_ppm[TIER_FLEX]);
+        if (price->tier_ppm[TIER_BATCH] != PRICE_PPM) {
+            assert_int_equal(pico(model, "input_cost_per_token_batches", -1) * PRICE_PPM,
+                             input * price->tier_ppm[TIER_BATCH]);
+            batches++;
+        }
         if (price->tier_ppm[TIER_PRIORITY] != PRICE_PPM)
             assert_int_equal(pico(model, "output_cost_per_token_priority", -1) * PRICE_PPM,
                              output * price->tier_ppm[TIER_PRIORITY]);
         checked++;
     }
     assert_in_range(checked, 60, 1000);
+    assert_in_range(batches, 1, 1000);
     config_put(config);
     config_import_free(&import);
     free(map);
