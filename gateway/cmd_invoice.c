@@ -93,7 +93,7 @@ static void print_text(const struct invoice *invoice, const struct zone *zone)
 {
     size_t widths[INVOICE_COLUMN_COUNT];
     char from[PERIOD_TEXT_BYTES], until[PERIOD_TEXT_BYTES];
-    char exact[MONEY_TEXT_BYTES], total[MONEY_TEXT_BYTES];
+    char exact[MONEY_TEXT_BYTES], total[MONEY_TEXT_BYTES], draft[INVOICE_DRAFT_BYTES];
     const struct span name = zone_name(zone);
 
     (void)period_print_local(zone, invoice->period.from_us, from);
@@ -101,8 +101,10 @@ static void print_text(const struct invoice *invoice, const struct zone *zone)
     (void)fputs("Invoice of ", stdout);
     put_plain(invoice->tenant);
     (void)printf("\nfrom  %s\nuntil %s (%.*s)\n", from, until, (int)name.size, name.data);
-    if (!invoice->closed)
-        (void)puts("DRAFT: the period is still open, and what it comes to may change");
+    if (!invoice_is_closed(invoice)) {
+        invoice_print_draft(invoice, zone, draft);
+        (void)puts(draft);
+    }
     (void)putchar('\n');
     find_widths(invoice, zone, widths);
     for (int i = 0; i < INVOICE_COLUMN_COUNT; i++)
@@ -177,10 +179,11 @@ static bool print_json(const struct invoice *invoice, const struct zone *zone)
     for (size_t i = 0; i < invoice->line_count; i++)
         (void)json_array_append_new(lines, line_tree(&invoice->lines[i]));
     json_t *tree = json_pack(
-        "{s:o, s:{s:o, s:o}, s:o, s:b, s:s, s:o, s:o, s:o}", "tenant", text_tree(invoice->tenant),
-        "period", "from", moment_tree(invoice->period.from_us), "until",
+        "{s:o, s:{s:o, s:o}, s:o, s:b, s:s, s:o, s:s, s:o, s:o, s:o}", "tenant",
+        text_tree(invoice->tenant), "period", "from", moment_tree(invoice->period.from_us), "until",
         moment_tree(invoice->period.until_us), "zone", text_tree(zone_name(zone)), "closed",
-        invoice->closed, "currency", "USD", "lines", lines, "exact_usd",
+        invoice_is_closed(invoice), "state", invoice_state_name(invoice->state), "closes",
+        moment_tree(invoice->closes_us), "currency", "USD", "lines", lines, "exact_usd",
         usd_tree(invoice->exact_pusd, false), "total_usd", usd_tree(invoice->total_pusd, true));
     printed = tree && json_dumpf(tree, stdout, JSON_INDENT(2)) == 0;
     (void)putchar('\n');
@@ -198,7 +201,8 @@ static struct focus_charge focus_charge_of(const struct invoice *invoice,
                                  .tags_json = tenant ? tenant->tags_json : (struct span){NULL, 0},
                                  .billing = invoice->period,
                                  .charged = invoice->period,
-                                 .invoice = invoice->closed ? id : (struct span){NULL, 0}};
+                                 .invoice =
+                                     invoice_is_closed(invoice) ? id : (struct span){NULL, 0}};
 }
 
 /* Costs are exact there, so that the residue is what the whole sum is rounded by. */

@@ -241,11 +241,11 @@ static enum err print_month(struct month *month)
 
     if (err != OK)
         return err;
-    if (invoice->closed)
+    if (invoice_is_closed(invoice))
         month->charge.invoice = focus_invoice_id(month->charge.tenant, billing, id);
     month->part = overlap(billing, asked->ask.period);
     err = print_hours(month);
-    if (err == OK && invoice->closed && month->part.from_us == billing.from_us &&
+    if (err == OK && invoice_is_closed(invoice) && month->part.from_us == billing.from_us &&
         month->part.until_us == billing.until_us)
         print_month_lines(month, invoice);
     books_invoice_free(invoice);

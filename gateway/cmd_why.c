@@ -16,6 +16,7 @@
 #include "config/base/clock.h"
 #include "gateway/cmd.h"
 #include "gateway/cmd_books.h"
+#include "gateway/cmd_why_pending.h"
 #include "gateway/invoice_cells.h"
 #include "meter/record.h"
 
@@ -30,8 +31,9 @@ struct arguments {
 
 /* What is being put together. */
 struct answer {
-    const struct arguments *arguments;
+    struct arguments *arguments;
     json_t *rows;
+    json_t *pending; /* requests without a row */
     bool failed;
     struct invoice *invoice; /* the newest asked for: most ids have rows of one month */
     char problem[1024];
@@ -205,8 +207,8 @@ static json_t *invoice_tree(const struct invoice *invoice)
     if (invoice == NULL)
         return json_null();
     return json_pack("{s:o, s:o, s:b, s:o}", "from", moment_tree(invoice->period.from_us), "until",
-                     moment_tree(invoice->period.until_us), "closed", invoice->closed, "total_usd",
-                     cents_tree(invoice->total_pusd));
+                     moment_tree(invoice->period.until_us), "closed", invoice_is_closed(invoice),
+                     "total_usd", cents_tree(invoice->total_pusd));
 }
 
 static json_t *wastes_tree(const struct record *record)
@@ -332,20 +334,57 @@ static void take_row(struct answer *answer, struct span line)
     answer->failed = answer->failed || json_array_append_new(answer->rows, tree) != 0;
 }
 
-static enum err find_rows(struct answer *answer)
+static enum err find_rows(struct answer *answer, struct span id)
 {
     struct keeping keeping = {.last = &keeping.first};
-    const enum err err = books_rows(answer->arguments->books.books, (struct span){NULL, 0}, NULL,
-                                    span_of(answer->arguments->id), keep_line, &keeping,
-                                    answer->problem, sizeof(answer->problem));
+    const enum err err =
+        books_rows(answer->arguments->books.books, (struct span){NULL, 0}, NULL, id, keep_line,
+                   &keeping, answer->problem, sizeof(answer->problem));
 
-    answer->failed = keeping.failed;
+    answer->failed = answer->failed || keeping.failed;
     for (struct kept *kept = keeping.first, *next; kept; kept = next) {
         next = kept->next;
         if (err == OK && !answer->failed)
             take_row(answer, (struct span){kept->line, kept->size});
         free(kept);
     }
+    return err;
+}
+
+/* Takes what has its row out of what has none: it got it meanwhile. */
+static void drop_written(struct answer *answer)
+{
+    for (size_t i = json_array_size(answer->pending); i-- > 0;) {
+        const json_t *id = json_object_get(json_array_get(answer->pending, i), "exchange_id");
+        bool written = false;
+
+        for (size_t k = 0; k < json_array_size(answer->rows) && !written; k++)
+            written =
+                json_equal(id, json_object_get(json_array_get(answer->rows, k), "exchange_id"));
+        if (written)
+            (void)json_array_remove(answer->pending, i);
+    }
+}
+
+/* Rows, and requests that have none yet. Tables are looked through before the journal is read: what
+ * moves from one to the other is not overlooked. */
+static enum err find(struct answer *answer)
+{
+    struct cmd_books *books = &answer->arguments->books;
+    const struct span id = span_of(answer->arguments->id);
+    const struct span inner = cmd_why_inner_id(id);
+    enum err err;
+
+    answer->failed = !cmd_why_add_pending(books->books, id, answer->pending);
+    if (inner.data != NULL && json_array_size(answer->pending) == 0)
+        answer->failed =
+            answer->failed || !cmd_why_add_pending(books->books, inner, answer->pending);
+    if (cmd_books_feed(books) != 0)
+        return ERR_INTERNAL;
+    err = find_rows(answer, id);
+    if (err == OK && inner.data != NULL && json_array_size(answer->rows) == 0)
+        err = find_rows(answer, inner);
+    drop_written(answer);
     return err;
 }
 
@@ -504,26 +543,56 @@ static void print_rows(const json_t *rows)
 
 /* ---- the command ---- */
 
-static int explain(const struct arguments *arguments)
+static void say_nothing_found(const struct arguments *arguments)
 {
-    struct answer answer = {.arguments = arguments, .rows = json_array()};
-    const enum err err = find_rows(&answer);
+    (void)fprintf(
+        stderr,
+        "tollgate: no row has the request, exchange or trace id %s\n"
+        "An answer's head has one (x-request-id), and so has its body where a translation "
+        "(msg_, resp_) or\nvLLM (chatcmpl-, cmpl-) made the id of it. What other servers "
+        "call their answers is in no row.\n",
+        arguments->id);
+    if (books_behind(arguments->books.books) > 0)
+        (void)fprintf(stderr, "The ledger is behind the journal: ask again.\n");
+}
+
+/* Prints what was found; returns the exit status. */
+static int print_answer(struct answer *answer)
+{
+    const bool any = json_array_size(answer->rows) > 0;
+
+    cmd_why_print_pending(answer->pending);
+    if (!any && json_array_size(answer->pending) == 0) {
+        say_nothing_found(answer->arguments);
+        return 1;
+    }
+    if (!answer->arguments->json) {
+        print_rows(answer->rows);
+        return any ? 0 : 1;
+    }
+    if (json_array_extend(answer->rows, answer->pending) != 0 ||
+        json_dumpf(answer->rows, stdout, JSON_INDENT(2)) != 0)
+        return 1;
+    (void)putchar('\n');
+    return any ? 0 : 1;
+}
+
+static int explain(struct arguments *arguments)
+{
+    struct answer answer = {.arguments = arguments, .rows = json_array(), .pending = json_array()};
+    const enum err err = find(&answer);
     int status = 1;
 
     if (err != OK || answer.failed) {
-        (void)fprintf(stderr, "tollgate: %s\n", answer.problem[0] ? answer.problem : "no memory");
-    } else if (json_array_size(answer.rows) == 0) {
-        (void)fprintf(stderr, "tollgate: no row has the request, exchange or trace id %s\n",
-                      arguments->id);
-    } else if (arguments->json) {
-        status = json_dumpf(answer.rows, stdout, JSON_INDENT(2)) == 0 ? 0 : 1;
-        (void)putchar('\n');
+        if (answer.failed || answer.problem[0])
+            (void)fprintf(stderr, "tollgate: %s\n",
+                          answer.problem[0] ? answer.problem : "no memory");
     } else {
-        print_rows(answer.rows);
-        status = 0;
+        status = print_answer(&answer);
     }
     books_invoice_free(answer.invoice);
     json_decref(answer.rows);
+    json_decref(answer.pending);
     return fflush(stdout) == 0 ? status : 1;
 }
 
@@ -541,7 +610,7 @@ int cmd_why(int argc, char **argv)
         return status;
     if (arguments.id[0] == '\0')
         return arguments_refuse(COMMAND, "expected an ID");
-    status = cmd_books_open(&arguments.books, true);
+    status = cmd_books_open(&arguments.books, false);
     if (status == 0)
         status = explain(&arguments);
     cmd_books_close(&arguments.books);

@@ -84,3 +84,28 @@ void invoice_cells(const struct invoice_line *line, const struct zone *zone,
     put_room(&cells[INVOICE_COLUMN_AMOUNT],
              money_print_cents(line->amount_pusd, cells[INVOICE_COLUMN_AMOUNT].room));
 }
+
+void invoice_print_draft(const struct invoice *invoice, const struct zone *zone,
+                         char out[INVOICE_DRAFT_BYTES])
+{
+    static const char *const says[] = {
+        [INVOICE_RUNNING] = "DRAFT: the period is still open, and what it comes to may change",
+        [INVOICE_GRACE] = "DRAFT: the period is over, but late rows may come until it closes at ",
+        [INVOICE_WAITING] = "DRAFT: the period is over, but not all rows of it are in the ledger",
+        [INVOICE_CLOSED] = ""};
+    char closes[PERIOD_TEXT_BYTES] = "";
+
+    if (invoice->state == INVOICE_GRACE)
+        (void)period_print_local(zone, invoice->closes_us, closes);
+    (void)snprintf(out, INVOICE_DRAFT_BYTES, "%s%s", says[invoice->state], closes);
+}
+
+const char *invoice_state_name(enum invoice_state state)
+{
+    static const char *const names[] = {[INVOICE_RUNNING] = "running",
+                                        [INVOICE_GRACE] = "grace",
+                                        [INVOICE_WAITING] = "waiting",
+                                        [INVOICE_CLOSED] = "closed"};
+
+    return names[state];
+}

@@ -51,6 +51,16 @@ const struct invoice_title *invoice_title(enum invoice_column column);
 void invoice_cells(const struct invoice_line *line, const struct zone *zone,
                    struct invoice_cells *out_cells);
 
+#define INVOICE_DRAFT_BYTES 192
+
+/* What is said of one that is not closed: why, and when it closes by the zone's clocks; "" of one
+ * that is. */
+void invoice_print_draft(const struct invoice *invoice, const struct zone *zone,
+                         char out[INVOICE_DRAFT_BYTES]);
+
+/* "running", "grace", "waiting", "closed". Static. */
+const char *invoice_state_name(enum invoice_state state);
+
 /* "tokens", "volume", "adjust", "rounding". Static. */
 const char *invoice_kind_name(enum invoice_line_kind kind);
 

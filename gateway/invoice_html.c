@@ -49,7 +49,7 @@ static void put_cell(const char *element, bool is_number, struct span text, FILE
 
 static void put_head(const struct invoice *invoice, const struct zone *zone, FILE *out)
 {
-    char from[PERIOD_TEXT_BYTES], until[PERIOD_TEXT_BYTES];
+    char from[PERIOD_TEXT_BYTES], until[PERIOD_TEXT_BYTES], draft[INVOICE_DRAFT_BYTES];
 
     (void)period_print_local(zone, invoice->period.from_us, from);
     (void)period_print_local(zone, invoice->period.until_us, until);
@@ -61,10 +61,10 @@ static void put_head(const struct invoice *invoice, const struct zone *zone, FIL
     (void)fprintf(out, "</h1>\n<p>From %s until %s (", from, until);
     put_text(zone_name(zone), out);
     (void)fputs(").</p>\n", out);
-    if (!invoice->closed)
-        (void)fputs("<p class=\"draft\">DRAFT: the period is still open, and what it comes to may "
-                    "change.</p>\n",
-                    out);
+    if (!invoice_is_closed(invoice)) {
+        invoice_print_draft(invoice, zone, draft);
+        (void)fprintf(out, "<p class=\"draft\">%s.</p>\n", draft);
+    }
 }
 
 static void put_total(const struct invoice *invoice, FILE *out)

@@ -142,6 +142,28 @@ MUST_CHECK enum err books_rows(struct books *books, struct span tenant, const st
                                              struct span line),
                                void *owner, char *problem, size_t problem_size);
 
+/* A request that has no row yet: it lies in the table of its process. Texts may be empty. */
+enum books_pending_state {
+    PENDING_UNDER_WAY, /* it is being answered */
+    PENDING_ENDED,     /* its process writes the row in a moment */
+    PENDING_LEFT       /* its process died: another makes the row when it starts, or within seconds
+                        * when it runs */
+};
+
+struct books_pending {
+    enum books_pending_state state;
+    struct span process; /* "g1-3": its name and epoch */
+    struct span exchange_id, request_id, trace_id, tenant;
+    int64_t admitted_us;
+};
+
+/* Shows those whose request, exchange or trace id is `id`, until visit returns false. Who asks here
+ * before feeding finds each either here or among the rows, or in both.
+ * Errors: ERR_BAD_VALUE (a table cannot be read, see problem; all others were looked through). */
+MUST_CHECK enum err books_pending(struct books *books, struct span id,
+                                  bool (*visit)(void *owner, const struct books_pending *pending),
+                                  void *owner, char *problem, size_t problem_size);
+
 /* ---- invoices ---- */
 
 enum invoice_line_kind { INVOICE_TOKENS, INVOICE_VOLUME, INVOICE_ADJUST, INVOICE_ROUNDING };
@@ -160,10 +182,19 @@ struct invoice_line {
     struct span id;           /* adjust: the row's id; tokens: a stable id of the line */
 };
 
+enum invoice_state {
+    INVOICE_RUNNING, /* the period is not over */
+    INVOICE_GRACE,   /* it is, but not by the grace: rows of it may still come */
+    INVOICE_WAITING, /* it is by the grace, but something admitted in it has no row, or the ledger
+                      * has not all rows */
+    INVOICE_CLOSED
+};
+
 struct invoice {
     struct span tenant;
     struct period period;
-    bool closed; /* the period is over by at least the grace, and nothing admitted in it is open */
+    enum invoice_state state;
+    int64_t closes_us; /* when the grace ends */
     struct invoice_line *lines;
     size_t line_count;
     money_sum exact_pusd;  /* of all lines but rounding */
@@ -172,9 +203,14 @@ struct invoice {
 
 #define INVOICE_GRACE_US (INT64_C(86400) * 1000000)
 
+static inline bool invoice_is_closed(const struct invoice *invoice)
+{
+    return invoice->state == INVOICE_CLOSED;
+}
+
 /* The invoice of a tenant's period: a line for each model, class of token, tier, price and step
  * with tokens; a line for each volume discount and adjust; and, when the rounded lines do not sum
- * to the rounded sum, one line with the residue. now_us decides `closed`. Free with
+ * to the rounded sum, one line with the residue. now_us decides its state. Free with
  * books_invoice_free().
  * Errors: ERR_BAD_VALUE (a sum does not fit), ERR_INTERNAL, ERR_NO_MEMORY. */
 MUST_CHECK enum err books_invoice(struct books *books, const struct config *config,

@@ -8,18 +8,14 @@
  * Most of it comes from sums by model, tier and prices. The rows themselves are asked for where
  * sums do not say enough: prices with steps, charges that are not what their tokens come to, and
  * corrections. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "meter/books_room.h"
-#include "meter/inflight.h"
 #include "meter/invoice_lines.h"
 #include "meter/record.h"
+#include "meter/underway.h"
 
 #define PRICES_BYTES_MAX 4096
 #define NAME_BYTES_MAX 512
@@ -254,58 +250,42 @@ static enum err ask_adjusts(struct reading *reading)
 
 /* ---- is it over ---- */
 
-/* Is a slot of the table taken by work of the tenant that was admitted in the period, or not to be
- * read? */
-static bool table_has_open(int fd, const struct invoice *invoice)
-{
-    struct inflight table;
-    const char *why;
-    bool open;
+/* Looks for work of the tenant that was admitted in the period. */
+struct open_work {
+    const struct invoice *invoice;
+    bool found; /* or not to be told, where a table cannot be read */
+};
 
-    if (inflight_open_dead(&table, fd, &why) != OK)
-        return true;
-    open = table.damaged > 0;
-    for (uint32_t i = 0; i < table.count && !open; i++) {
-        const struct slot *slot = &table.slots[i];
-        open = atomic_load_explicit(&slot->state, memory_order_acquire) != SLOT_FREE &&
-               slot->admitted_us >= invoice->period.from_us &&
-               slot->admitted_us < invoice->period.until_us &&
-               span_equal(inflight_opening_text(slot, OPENING_TENANT), invoice->tenant);
-    }
-    inflight_fini(&table);
-    return open;
+static bool visit_slot(void *owner, const struct underway *found)
+{
+    struct open_work *work = owner;
+    const struct invoice *invoice = work->invoice;
+    const struct slot *slot = found->slot;
+
+    work->found =
+        slot == NULL || (slot->admitted_us >= invoice->period.from_us &&
+                         slot->admitted_us < invoice->period.until_us &&
+                         span_equal(inflight_opening_text(slot, OPENING_TENANT), invoice->tenant));
+    return !work->found;
 }
 
 /* May rows of the period still come from tables of processes, living or dead? */
 static bool has_open(const struct books *books, const struct invoice *invoice)
 {
-    const int directory_fd = openat(books->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = directory_fd < 0 ? NULL : fdopendir(directory_fd);
-    bool open = listing == NULL;
+    struct open_work work = {.invoice = invoice};
 
-    if (listing == NULL && directory_fd >= 0)
-        (void)close(directory_fd);
-    for (const struct dirent *entry; !open && (entry = readdir(listing)) != NULL;) {
-        const char *ending = strrchr(entry->d_name, '.');
-        if (ending == NULL || strcmp(ending, ".inflight") != 0)
-            continue;
-        const int fd = openat(books->directory_fd, entry->d_name, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) {
-            open = errno != ENOENT; /* gone: its rows are in the journal */
-            continue;
-        }
-        open = table_has_open(fd, invoice);
-        (void)close(fd);
-    }
-    if (listing)
-        (void)closedir(listing);
-    return open;
+    underway_each(books->directory_fd, visit_slot, &work);
+    return work.found;
 }
 
-static bool is_closed(const struct books *books, const struct invoice *invoice, int64_t now_us)
+static enum invoice_state state_of(const struct books *books, const struct invoice *invoice,
+                                   int64_t now_us)
 {
-    return now_us >= INVOICE_GRACE_US && invoice->period.until_us <= now_us - INVOICE_GRACE_US &&
-           books_behind(books) == 0 && !has_open(books, invoice);
+    if (now_us < invoice->period.until_us)
+        return INVOICE_RUNNING;
+    if (now_us < invoice->closes_us)
+        return INVOICE_GRACE;
+    return books_behind(books) == 0 && !has_open(books, invoice) ? INVOICE_CLOSED : INVOICE_WAITING;
 }
 
 /* ---- the whole ---- */
@@ -347,8 +327,13 @@ static bool is_consistent(const struct reading *reading)
 static enum err make(struct reading *reading, int64_t now_us, bool *out_consistent)
 {
     struct invoice_sheet *sheet = reading->sheet;
-    const bool closed = is_closed(reading->books, &sheet->invoice, now_us);
-    enum err err = read_all(reading);
+    enum err err;
+
+    sheet->invoice.closes_us = sheet->invoice.period.until_us < INT64_MAX - INVOICE_GRACE_US
+                                   ? sheet->invoice.period.until_us + INVOICE_GRACE_US
+                                   : INT64_MAX;
+    sheet->invoice.state = state_of(reading->books, &sheet->invoice, now_us);
+    err = read_all(reading);
 
     if (err == OK) {
         *out_consistent = is_consistent(reading);
@@ -356,7 +341,6 @@ static enum err make(struct reading *reading, int64_t now_us, bool *out_consiste
     }
     if (err == OK)
         err = invoice_sheet_finish(sheet);
-    sheet->invoice.closed = closed;
     free(reading->by_rows);
     free(reading->hours);
     return err;
@@ -383,8 +367,8 @@ enum err books_invoice(struct books *books, const struct config *config, struct 
         else
             err = make(&reading, now_us, &consistent);
         /* What is still open changes while it is read: a draft shows what its rows said. */
-        if (err == OK &&
-            (consistent || (i == READINGS_MAX - 1 && !reading.sheet->invoice.closed))) {
+        if (err == OK && (consistent ||
+                          (i == READINGS_MAX - 1 && !invoice_is_closed(&reading.sheet->invoice)))) {
             *out_invoice = &reading.sheet->invoice;
             return OK;
         }

@@ -5,6 +5,7 @@ For:       what these commands print about the calls of a running gateway, and a
            hand: sums, months of a zone whose clocks change, discounts, drafts.
 """
 
+import datetime
 import decimal
 import json
 import pathlib
@@ -352,6 +353,21 @@ class OfJournalsMadeByHand(Checks):
         self.assertIn("PERIOD", run("invoice", "acme", status=2))
         self.assertIn("ID", run("why", status=2))
         self.assertIn("--prices", run("rerate", status=2))
+
+    def test_a_draft_says_why_it_is_one_and_when_it_closes(self):
+        self.call(1759300000, 1000)
+        self.assertEqual((self.invoice("2025-10")["state"], self.invoice("2025-10")["closes"]),
+                         ("closed", "2025-11-02T00:00:00Z"))
+        config = ("--config", self.home / "tollgate.yaml")
+        tomorrow = datetime.datetime.now(datetime.timezone.utc).date() + datetime.timedelta(days=1)
+        for period, state, said in (
+                ("today", "running", "DRAFT: the period is still open"),
+                ("yesterday", "grace", "DRAFT: the period is over, but late rows may come until it "
+                                       f"closes at {tomorrow} 00:00:00 +00:00")):
+            self.assertEqual(self.invoice(period)["state"], state)
+            self.assertIn(said, run("invoice", "acme", period, *config))
+            self.assertIn(said, run("invoice", "acme", period, "--html", *config))
+        self.assertNotIn("DRAFT", run("invoice", "acme", "2025-10", *config))
 
     def test_a_tenant_that_nothing_knows_is_refused_and_the_nearest_named(self):
         self.call(1759300000, 1000, tenant="globex")

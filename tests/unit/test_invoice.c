@@ -186,7 +186,7 @@ static void where_sums_say_enough_no_row_is_read(void **state)
     assert_int_equal(invoice->lines[0].tokens, 1000);
     assert_int_equal(invoice->lines[0].rate_pusd, 2);
     assert_true(invoice->exact_pusd == 2000);
-    assert_true(invoice->closed);
+    assert_true(invoice_is_closed(invoice));
     books_invoice_free(invoice);
 }
 
@@ -300,7 +300,7 @@ static void what_never_agrees_is_an_error_or_a_draft(void **state)
     assert_int_equal(make(long_after_us, &invoice), ERR_INTERNAL);
     assert_null(invoice);
     assert_int_equal(make(long_after_us - 1, &invoice), OK);
-    assert_false(invoice->closed);
+    assert_false(invoice_is_closed(invoice));
     assert_true(invoice->exact_pusd == 20);
     books_invoice_free(invoice);
 }
@@ -322,15 +322,16 @@ static void leave_table(const char *tenant, int64_t admitted_us)
     close(fd);
 }
 
-static bool is_closed(int64_t now_us)
+static enum invoice_state state_at(int64_t now_us)
 {
     struct invoice *invoice;
-    bool closed;
+    enum invoice_state found;
 
     assert_int_equal(make(now_us, &invoice), OK);
-    closed = invoice->closed;
+    assert_true(invoice->closes_us == long_after_us);
+    found = invoice->state;
     books_invoice_free(invoice);
-    return closed;
+    return found;
 }
 
 static void a_period_is_closed_when_nothing_of_it_can_come_any_more(void **state)
@@ -338,25 +339,27 @@ static void a_period_is_closed_when_nothing_of_it_can_come_any_more(void **state
     (void)state;
     int fd;
 
-    assert_true(is_closed(long_after_us));
-    assert_false(is_closed(long_after_us - 1));
+    assert_int_equal(state_at(long_after_us), INVOICE_CLOSED);
+    assert_int_equal(state_at(long_after_us - 1), INVOICE_GRACE);
+    assert_int_equal(state_at(DECEMBER_US), INVOICE_GRACE);
+    assert_int_equal(state_at(DECEMBER_US - 1), INVOICE_RUNNING);
     ledger.behind = 1;
-    assert_false(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_WAITING);
     ledger.behind = 0;
 
     leave_table("acme", DECEMBER_US - 1);
-    assert_false(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_WAITING);
     leave_table("globex", DECEMBER_US - 1);
-    assert_true(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_CLOSED);
     leave_table("acme", DECEMBER_US);
-    assert_true(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_CLOSED);
     leave_table("acme", NOVEMBER_US - 1);
-    assert_true(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_CLOSED);
 
     fd = openat(books.directory_fd, "g1-1.inflight", O_WRONLY | O_TRUNC);
     assert_int_equal(write(fd, "no table", 8), 8);
     close(fd);
-    assert_false(is_closed(long_after_us));
+    assert_int_equal(state_at(long_after_us), INVOICE_WAITING);
 }
 
 static void errors_of_the_ledger_come_through(void **state)
