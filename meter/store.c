@@ -40,29 +40,17 @@ static bool is_file_name(struct span gateway)
     return true;
 }
 
-/* Like mkdir -p; what exists is left as it is. */
-static bool make_directories(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int made = mkdir(path, 0700);
-        *slash = '/';
-        if (made != 0 && errno != EEXIST)
-            return false;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
 static int open_directory(struct span directory, char *problem, size_t problem_size)
 {
     char *path = strndup(directory.data, directory.size);
     int fd = -1;
 
-    if (path && make_directories(path))
+    /* Not with its parents: one that is not there is mistyped, or a disk that is not mounted. */
+    if (path && (mkdir(path, 0700) == 0 || errno == EEXIST))
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        (void)snprintf(problem, problem_size, "journal directory %s: %s", path ? path : "",
-                       strerror(errno));
+        (void)snprintf(problem, problem_size, "journal directory %s: %s%s", path ? path : "",
+                       strerror(errno), errno == ENOENT ? " (the folder that it is in)" : "");
     free(path);
     return fd;
 }

@@ -32,8 +32,8 @@ struct store {
     char gateway[STORE_GATEWAY_BYTES_MAX + 1];
 };
 
-/* Makes the directory (0700) with its parents if absent, takes the start lock (waiting at most
- * STORE_LOCK_WAIT_MS) and finds the epoch. problem: what is wrong, in words, when not OK.
+/* Makes the directory (0700) if absent, but none that it is in, takes the start lock (waiting at
+ * most STORE_LOCK_WAIT_MS) and finds the epoch. problem: what is wrong, in words, when not OK.
  * Errors: ERR_BAD_VALUE (the gateway's name cannot be a file's), ERR_INTERNAL (the system, or
  * another process is starting for too long). *store then needs no store_close(). */
 MUST_CHECK enum err store_open(struct store *store, struct span directory, struct span gateway,

@@ -75,7 +75,7 @@ static void directory_and_files_are_made_for_their_owner_alone(void **state)
     (void)state;
     struct store store;
     char path[128], name[NAME_MAX + 1];
-    snprintf(path, sizeof(path), "%s/a/b", home);
+    snprintf(path, sizeof(path), "%s/b", home);
 
     assert_int_equal(store_open(&store, span_of(path), SPAN("g1"), problem, sizeof(problem)), OK);
     int journal = store_create_journal(&store, 1, problem, sizeof(problem));
@@ -83,17 +83,16 @@ static void directory_and_files_are_made_for_their_owner_alone(void **state)
 
     assert_true(journal >= 0);
     assert_int_equal(store.epoch, 1);
-    assert_int_equal(mode_of("a"), 0700);
-    assert_int_equal(mode_of("a/b"), 0700);
-    assert_int_equal(mode_of("a/b/g1.lock"), 0600);
+    assert_int_equal(mode_of("b"), 0700);
+    assert_int_equal(mode_of("b/g1.lock"), 0600);
     store_journal_name(&store, 1, name);
     assert_string_equal(name, "g1-1-1.jsonl");
-    assert_int_equal(mode_of("a/b/g1-1-1.jsonl"), 0600);
-    assert_int_equal(mode_of("a/b/g1-1.inflight"), 0);
+    assert_int_equal(mode_of("b/g1-1-1.jsonl"), 0600);
+    assert_int_equal(mode_of("b/g1-1.inflight"), 0);
     assert_int_equal(store_name_table(&store, problem, sizeof(problem)), OK);
-    assert_int_equal(mode_of("a/b/g1-1.inflight"), 0600);
+    assert_int_equal(mode_of("b/g1-1.inflight"), 0600);
     store_remove_table(&store);
-    assert_int_equal(mode_of("a/b/g1-1.inflight"), 0);
+    assert_int_equal(mode_of("b/g1-1.inflight"), 0);
     close(journal);
     store_close(&store);
 }
@@ -267,6 +266,21 @@ static void a_name_that_cannot_be_a_files_is_refused(void **state)
         assert_int_equal(open_as(&store, names[i]), ERR_BAD_VALUE);
 }
 
+/* It may be mistyped, or on a disk that is not mounted. */
+static void a_parent_that_is_not_there_is_not_made(void **state)
+{
+    (void)state;
+    struct store store;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/a/b", home);
+
+    assert_int_equal(store_open(&store, span_of(path), SPAN("g1"), problem, sizeof(problem)),
+                     ERR_INTERNAL);
+    assert_non_null(strstr(problem, path));
+    assert_non_null(strstr(problem, "No such file or directory (the folder that it is in)"));
+    assert_int_equal(mode_of("a"), 0);
+}
+
 static void a_directory_that_cannot_be_made_is_a_problem_in_words(void **state)
 {
     (void)state;
@@ -286,6 +300,7 @@ int main(void)
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         STORE_TEST(directory_and_files_are_made_for_their_owner_alone),
+        STORE_TEST(a_parent_that_is_not_there_is_not_made),
         STORE_TEST(a_file_is_made_once),
         STORE_TEST(a_process_waits_while_another_of_its_name_starts_and_runs_beside_it_then),
         STORE_TEST(the_epoch_is_larger_than_any_seen_of_this_gateway),
