@@ -243,6 +243,8 @@ struct config {
     int32_t log_level;       /* enum log_level */
     struct span journal;     /* directory; {NULL, 0}: none is kept */
     struct span ledger;      /* path of the SQLite file; {NULL, 0}: none is kept */
+    uint32_t journal_line;   /* of its key, for messages */
+    uint32_t ledger_line;
     struct span signing_key; /* path of the PEM file that heads are signed with; {NULL, 0}:
                               * signing.key in the journal directory, made when absent */
     struct span anchor_file; /* where anchors are appended; {NULL, 0}: nowhere */

@@ -280,11 +280,12 @@ static void read_ledger(const struct section *section)
     section_text_at(section, "ledger", TEXT_ANY, TEXT_BYTES_MAX, &text);
     if (text.data == NULL)
         return;
+    (void)section_find(section, "ledger", &place);
+    config->ledger_line = place.line;
     if (span_starts(text, scheme) && text.size > scheme.size) {
         config->ledger = section_keep(section->draft, span_from(text, scheme.size));
         return;
     }
-    (void)section_find(section, "ledger", &place);
     problems_add(section->draft->problems, &place, "expected sqlite: and a path");
 }
 
@@ -321,6 +322,8 @@ static void read_meter(const struct section *root)
         return; /* read_options() has opened it, and said what is wrong */
     section = (struct section){root->draft, node, above};
     section_text_at(&section, "journal", TEXT_ANY, TEXT_BYTES_MAX, &config->journal);
+    if (section_find(&section, "journal", &place) != NULL)
+        config->journal_line = place.line;
     read_ledger(&section);
     node = section_find(&section, "durability", &place);
     if (node != NULL)

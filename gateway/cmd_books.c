@@ -49,8 +49,10 @@ static void lay_out(struct cmd_books *common)
         common->bare.gateway = SPAN("books");
         common->bare.opex_ppm = PRICE_PPM;
     }
-    if (common->ledger_path)
+    if (common->ledger_path) {
         common->bare.ledger = span_of(common->ledger_path);
+        common->bare.ledger_line = 0;
+    }
 }
 
 /* Until all is in; a gateway that feeds at this moment is waited for, for a while. */
@@ -93,6 +95,23 @@ int cmd_books_open(struct cmd_books *common, bool with_feed)
         return with_feed ? cmd_books_feed(common) : 0;
     (void)fprintf(stderr, "tollgate: %s\n", problem);
     return 1;
+}
+
+int cmd_books_open_anew(struct cmd_books *common)
+{
+    char problem[PROBLEM_BYTES] = "";
+
+    if (!open_config(common))
+        return 1;
+    lay_out(common);
+    if (books_open_anew(&common->bare, &common->books, problem, sizeof(problem)) != OK) {
+        (void)fprintf(stderr, "tollgate: %s\n", problem);
+        return 1;
+    }
+    if (books_aside(common->books)[0] == '\0')
+        (void)cmd_books_feed(
+            common); /* what it cannot take in is said; it is about to be made anew */
+    return 0;
 }
 
 void cmd_books_close(struct cmd_books *common)

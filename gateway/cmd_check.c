@@ -11,6 +11,7 @@
 #include "gateway/arguments.h"
 #include "gateway/cmd.h"
 #include "gateway/tls.h"
+#include "meter/books.h"
 
 /* {"ok":false,"problems":["file:3: key: …"]} on one line. */
 static void print_json(bool ok, const struct config_problems *problems)
@@ -46,7 +47,8 @@ int cmd_check(int argc, char **argv)
 
     if (!arguments_read(&form, argc, argv, &status))
         return status;
-    ok = config_load(path, &config, &problems) == OK && tls_adopt(config, &problems) == OK;
+    ok = config_load(path, &config, &problems) == OK && tls_adopt(config, &problems) == OK &&
+         books_check(config, &problems) == OK;
     if (json)
         print_json(ok, &problems);
     else if (problems.text != NULL)

@@ -59,17 +59,39 @@ static bool are_equal(const struct totals *a, const struct totals *b)
            memcmp(a->tokens, b->tokens, sizeof(a->tokens)) == 0;
 }
 
+/* A ledger that is another's or cannot be read says nothing of what the new one should have. */
+static void print_comparison(const struct books *books, bool knew_before,
+                             const struct totals *before, const struct totals *after)
+{
+    const char *aside = books_aside(books);
+
+    if (knew_before)
+        print_totals("before", before);
+    print_totals("after", after);
+    if (aside[0] != '\0')
+        (void)printf("made anew: the old ledger could not be used and is kept as %s; what only it "
+                     "had, as meter.keep had deleted the files, is not in the new one\n",
+                     aside);
+    else if (knew_before)
+        (void)printf("%s\n", are_equal(before, after) ? "equal" : "not equal");
+}
+
 /* Returns the exit status. */
 static int run(struct books *books, bool rebuild)
 {
     char problem[PROBLEM_BYTES] = "";
-    struct totals before, after;
+    struct totals before = {.calls = 0}, after;
     uint64_t began_ns;
     uint64_t took_ms;
     int64_t rows = 0;
     enum err damage;
-    enum err err = sum_up(books, &before, problem);
+    enum err err;
+    const bool knew_before = books_aside(books)[0] == '\0' && sum_up(books, &before, problem) == OK;
 
+    if (!rebuild && !knew_before) {
+        (void)fprintf(stderr, "tollgate: %s\n", problem);
+        return 1;
+    }
     began_ns = clock_now_ns();
     damage = rebuild ? books_rebuild(books, &rows, problem, sizeof(problem))
                      : books_feed(books, INT64_MAX, &rows, problem, sizeof(problem));
@@ -78,21 +100,24 @@ static int run(struct books *books, bool rebuild)
         (void)fprintf(stderr, "tollgate: %s\n", problem);
     if (damage != OK && damage != ERR_BAD_VALUE)
         return 1;
-    if (err == OK)
-        err = sum_up(books, &after, problem);
+    err = sum_up(books, &after, problem);
     if (err != OK) {
         (void)fprintf(stderr, "tollgate: %s\n", problem);
         return 1;
     }
     (void)printf("%" PRId64 " rows in %" PRIu64 ".%03" PRIu64 " s\n", rows, took_ms / MS_PER_S,
                  took_ms % MS_PER_S);
-    print_totals("before", &before);
-    print_totals("after", &after);
-    if (rebuild)
-        (void)printf("%s\n", are_equal(&before, &after) ? "equal" : "not equal");
+    if (rebuild) {
+        print_comparison(books, knew_before, &before, &after);
+    } else {
+        print_totals("before", &before);
+        print_totals("after", &after);
+    }
     if (books_behind(books) > 0)
         (void)printf("%" PRId64 " lines of the journal are not in\n", books_behind(books));
-    return damage == OK && (!rebuild || are_equal(&before, &after)) ? 0 : 1;
+    if (rebuild && knew_before && books_aside(books)[0] == '\0' && !are_equal(&before, &after))
+        return 1;
+    return damage == OK ? 0 : 1;
 }
 
 int cmd_ledger(int argc, char **argv)
@@ -117,7 +142,7 @@ int cmd_ledger(int argc, char **argv)
     if (!rebuild && strcmp(verb, "feed") != 0)
         return arguments_refuse("ledger", "expected rebuild or feed, got %s", verb);
     /* What is not in yet belongs to the totals before a rebuild; a feed counts it itself. */
-    status = cmd_books_open(&common, rebuild);
+    status = rebuild ? cmd_books_open_anew(&common) : cmd_books_open(&common, false);
     if (status == 0)
         status = run(common.books, rebuild);
     cmd_books_close(&common);

@@ -17,6 +17,7 @@
 #include "gateway/cmd.h"
 #include "gateway/server.h"
 #include "gateway/tls.h"
+#include "meter/books.h"
 
 struct command {
     const char *name;
@@ -41,6 +42,8 @@ static int cmd_serve(int argc, char **argv)
     enum err err = config_load(path, &config, &problems);
     if (err == OK)
         err = tls_adopt(config, &problems);
+    if (err == OK)
+        err = books_check(config, &problems);
     if (problems.text)
         fputs(problems.text, stderr);
     config_problems_free(&problems);

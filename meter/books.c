@@ -11,9 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "meter/books_room.h"
+
+#define PROBLEM_BYTES (3 * PATH_MAX)
 
 /* Puts the paths of journal and ledger together. */
 static enum err find_paths(struct books *books, const struct config *config, char *problem,
@@ -43,8 +46,140 @@ static enum err find_paths(struct books *books, const struct config *config, cha
     return ERR_BAD_VALUE;
 }
 
-enum err books_open(const struct config *config, struct books **out_books, char *problem,
-                    size_t problem_size)
+/* ---- is it the ledger of this journal? ---- */
+
+/* Puts "file:line: key: " before what is said of a key. */
+static void put_place(const struct config *config, struct span key, uint32_t line, char *problem,
+                      size_t problem_size)
+{
+    char says[PROBLEM_BYTES];
+
+    if (config->file.size == 0 || line == 0)
+        return; /* said on the command line, or by nobody */
+    (void)snprintf(says, sizeof(says), "%s", problem);
+    (void)snprintf(problem, problem_size, "%.*s:%u: %.*s: %s", (int)config->file.size,
+                   config->file.data, line, (int)key.size, key.data, says);
+}
+
+/* Is this the journal that the ledger is fed from? Errors: ERR_BAD_VALUE with a problem: no. */
+static enum err compare(struct books *books, struct ledger *ledger, char *problem,
+                        size_t problem_size)
+{
+    char was[PATH_MAX];
+    bool same = false;
+    enum err err = ledger_is_of(ledger, books->directory_fd, books->directory, &same, was, problem,
+                                problem_size);
+
+    if (err != OK)
+        return err;
+    if (same) {
+        if (books->directory_fd >= 0)
+            ledger_remember(ledger, books->directory, was);
+        return OK;
+    }
+    (void)snprintf(problem, problem_size,
+                   "%s %s the journal that the ledger %s is fed from%s%s%s: mend the path, or move "
+                   "that journal's folder here; if this journal is meant, `tollgate ledger rebuild`"
+                   " sets the ledger aside and makes it anew",
+                   books->directory,
+                   books->directory_fd < 0 ? "is not there, so it is not" : "is not",
+                   books->ledger_path, was[0] ? " (" : "", was, was[0] ? ")" : "");
+    return ERR_BAD_VALUE;
+}
+
+/* What books_open() would meet. *out_key: what is at fault, in *out_line. */
+static enum err look(struct books *books, const struct config *config, struct span *out_key,
+                     uint32_t *out_line, char *problem, size_t problem_size)
+{
+    struct ledger *ledger = NULL;
+    enum err err = find_paths(books, config, problem, problem_size);
+
+    *out_key = SPAN("meter.ledger");
+    *out_line = config->ledger_line;
+    if (err == OK)
+        err = ledger_look(books->ledger_path, &ledger, problem, problem_size);
+    if (err == OK && ledger) {
+        *out_key = SPAN("meter.journal");
+        *out_line = config->journal_line;
+        books->directory_fd = open(books->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        err = compare(books, ledger, problem, problem_size);
+    }
+    ledger_close(ledger);
+    return err;
+}
+
+enum err books_check(const struct config *config, struct config_problems *problems)
+{
+    char problem[PROBLEM_BYTES];
+    struct books *books;
+    struct span key;
+    uint32_t line;
+    enum err err;
+
+    if (config->journal.size == 0 || config->ledger.size == 0)
+        return OK;
+    books = calloc(1, sizeof(*books));
+    if (!books)
+        return ERR_NO_MEMORY;
+    books->directory_fd = -1;
+    err = look(books, config, &key, &line, problem, sizeof(problem));
+    books_close(books);
+    /* What cannot be looked at now, such as a ledger that somebody has locked, may be good. */
+    if (err != ERR_BAD_VALUE)
+        return err == ERR_NO_MEMORY ? err : OK;
+    return config_problems_add(problems, config, key, line, problem) == OK ? ERR_BAD_VALUE
+                                                                           : ERR_NO_MEMORY;
+}
+
+/* ---- opening ---- */
+
+static enum err open_directory(struct books *books, char *problem, size_t problem_size)
+{
+    books->directory_fd = open(books->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (books->directory_fd >= 0)
+        return OK;
+    (void)snprintf(problem, problem_size, "%s: %s", books->directory, strerror(errno));
+    return ERR_INTERNAL;
+}
+
+static enum err open_ledger(struct books *books, const struct config *config, char *problem,
+                            size_t problem_size)
+{
+    enum err err = ledger_open(books->ledger_path, &books->ledger, problem, problem_size);
+
+    if (err == ERR_BAD_VALUE)
+        put_place(config, SPAN("meter.ledger"), config->ledger_line, problem, problem_size);
+    if (err != OK)
+        return err;
+    err = compare(books, books->ledger, problem, problem_size);
+    if (err == ERR_BAD_VALUE)
+        put_place(config, SPAN("meter.journal"), config->journal_line, problem, problem_size);
+    return err;
+}
+
+/* Gives a ledger that was refused another name, unless somebody feeds it at this moment. */
+static enum err set_aside(struct books *books, char *problem, size_t problem_size)
+{
+    char path[PATH_MAX + 8];
+    int fd;
+    enum err err = ERR_INTERNAL;
+
+    ledger_close(books->ledger);
+    books->ledger = NULL;
+    (void)snprintf(path, sizeof(path), "%s.lock", books->ledger_path);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+        (void)snprintf(problem, problem_size, "%s: %s", path,
+                       fd < 0 ? strerror(errno) : "another process feeds the ledger");
+    else
+        err = ledger_set_aside(books->ledger_path, books->aside, problem, problem_size);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static enum err open_books(const struct config *config, bool anew, struct books **out_books,
+                           char *problem, size_t problem_size)
 {
     struct books *books = calloc(1, sizeof(*books));
     enum err err;
@@ -55,21 +190,41 @@ enum err books_open(const struct config *config, struct books **out_books, char 
     }
     books->directory_fd = -1;
     err = find_paths(books, config, problem, problem_size);
+    if (err == OK)
+        err = open_directory(books, problem, problem_size);
     if (err == OK) {
-        books->directory_fd = open(books->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (books->directory_fd < 0) {
-            (void)snprintf(problem, problem_size, "%s: %s", books->directory, strerror(errno));
-            err = ERR_INTERNAL;
+        err = open_ledger(books, config, problem, problem_size);
+        if (err == ERR_BAD_VALUE && anew) {
+            err = set_aside(books, problem, problem_size);
+            if (err == OK)
+                err = open_ledger(books, config, problem, problem_size);
         }
     }
-    if (err == OK)
-        err = ledger_open(books->ledger_path, &books->ledger, problem, problem_size);
     if (err != OK) {
         books_close(books);
         return err;
     }
     *out_books = books;
     return OK;
+}
+
+enum err books_open(const struct config *config, struct books **out_books, char *problem,
+                    size_t problem_size)
+{
+    return open_books(config, false, out_books, problem, problem_size);
+}
+
+enum err books_open_anew(const struct config *config, struct books **out_books, char *problem,
+                         size_t problem_size)
+{
+    return open_books(config, true, out_books, problem, problem_size);
+}
+
+const char *books_aside(const struct books *books)
+{
+    const char *aside = ledger_aside(books->ledger);
+
+    return aside[0] != '\0' ? aside : books->aside;
 }
 
 void books_close(struct books *books)

@@ -24,11 +24,23 @@ struct record; /* meter/record.h: a row as read; its texts borrow from the callb
 
 /* The ledger of a configuration: without meter.ledger a file ledger.db in the journal's directory
  * is used by commands. Makes it when absent. One thread.
- * Errors: ERR_BAD_VALUE (no journal is configured; a ledger of another version), ERR_INTERNAL,
- * ERR_NO_MEMORY. */
+ * Errors: ERR_BAD_VALUE (no journal is configured; a ledger that is damaged, of another version or
+ * fed from another journal; problem names file, line and key), ERR_INTERNAL, ERR_NO_MEMORY. */
 MUST_CHECK enum err books_open(const struct config *config, struct books **out_books, char *problem,
                                size_t problem_size);
 void books_close(struct books *books);
+
+/* Would books_open() refuse what is configured? Makes and changes nothing. Errors: ERR_BAD_VALUE
+ * (one more problem says why), ERR_NO_MEMORY. */
+MUST_CHECK enum err books_check(const struct config *config, struct config_problems *problems);
+
+/* As books_open(), for who makes the ledger anew: one that it would refuse gets another name first
+ * (books_aside()), and an empty one takes its place. */
+MUST_CHECK enum err books_open_anew(const struct config *config, struct books **out_books,
+                                    char *problem, size_t problem_size);
+
+/* Where the ledger is kept that could not be read, or was of another journal; "": none was so. */
+const char *books_aside(const struct books *books);
 
 /* ---- feeding ---- */
 
@@ -42,7 +54,8 @@ MUST_CHECK enum err books_feed(struct books *books, int64_t most_rows, int64_t *
 /* Lines on disk that are not in the ledger yet, as of the last feed. */
 int64_t books_behind(const struct books *books);
 
-/* Makes the ledger anew beside the old one and puts it in its place. */
+/* Makes the ledger anew beside the old one and puts it in its place. What of the old one cannot be
+ * read is left behind; books_aside() is then where it is kept. */
 MUST_CHECK enum err books_rebuild(struct books *books, int64_t *out_rows, char *problem,
                                   size_t problem_size);
 
@@ -89,7 +102,7 @@ struct books_filter {
 };
 
 struct books_ask {
-    struct period period;  /* by admission */
+    struct period period;    /* by admission */
     const struct zone *zone; /* of buckets and of the period's edges */
     bool bucketed;
     enum period_unit bucket; /* lines by hour, day, … too; minutes: see bucket_us */
@@ -103,19 +116,19 @@ struct books_ask {
 
 /* One line: the sums of its group. */
 struct books_line {
-    int64_t bucket_us;               /* where its bucket begins; INT64_MIN: no buckets */
-    struct span by[BOOKS_BY_MAX];    /* in the order asked; {NULL, 0}: absent in the rows */
+    int64_t bucket_us;            /* where its bucket begins; INT64_MIN: no buckets */
+    struct span by[BOOKS_BY_MAX]; /* in the order asked; {NULL, 0}: absent in the rows */
     int64_t calls, billed_calls;
-    int64_t failed_calls;            /* outcome is neither ok nor hit nor joined */
-    struct usage usage;              /* sums, of billable rows and adjusts; never unknown */
-    money_sum cost_pusd;             /* adjusts included */
-    money_sum adjusted_pusd;         /* of these, by adjusts */
-    money_sum own_cost_pusd;         /* what the tokens cost us: Σ computed tokens × unit cost,
-                                      * where known */
-    int64_t own_cost_calls;          /* billed calls whose unit cost is known */
-    int64_t busy_us;                 /* Σ of sent to ended */
+    int64_t failed_calls;    /* outcome is neither ok nor hit nor joined */
+    struct usage usage;      /* sums, of billable rows and adjusts; never unknown */
+    money_sum cost_pusd;     /* adjusts included */
+    money_sum adjusted_pusd; /* of these, by adjusts */
+    money_sum own_cost_pusd; /* what the tokens cost us: Σ computed tokens × unit cost,
+                              * where known */
+    int64_t own_cost_calls;  /* billed calls whose unit cost is known */
+    int64_t busy_us;         /* Σ of sent to ended */
     int64_t bytes_in, bytes_out;
-    struct usage wasted;             /* of attempts not delivered: the operator's account */
+    struct usage wasted; /* of attempts not delivered: the operator's account */
 };
 
 /* Calls visit for each group, ordered by bucket, then by the columns, until it returns false.
@@ -170,16 +183,16 @@ enum invoice_line_kind { INVOICE_TOKENS, INVOICE_VOLUME, INVOICE_ADJUST, INVOICE
 
 struct invoice_line {
     enum invoice_line_kind kind;
-    struct span model;        /* {NULL, 0}: none */
-    struct span class;        /* token class: "input" …; adjust: its reason */
-    struct span tier;         /* {NULL, 0}: standard */
+    struct span model; /* {NULL, 0}: none */
+    struct span class; /* token class: "input" …; adjust: its reason */
+    struct span tier;  /* {NULL, 0}: standard */
     int64_t price_from_us;
-    int64_t above;            /* the step of a bracket; 0: none */
+    int64_t above; /* the step of a bracket; 0: none */
     int64_t tokens;
-    int64_t rate_pusd;        /* per token */
-    money_sum exact_pusd;     /* tokens × rate */
-    money_sum amount_pusd;    /* rounded once, half to even, to the cent */
-    struct span id;           /* adjust: the row's id; tokens: a stable id of the line */
+    int64_t rate_pusd;     /* per token */
+    money_sum exact_pusd;  /* tokens × rate */
+    money_sum amount_pusd; /* rounded once, half to even, to the cent */
+    struct span id;        /* adjust: the row's id; tokens: a stable id of the line */
 };
 
 enum invoice_state {
@@ -197,8 +210,8 @@ struct invoice {
     int64_t closes_us; /* when the grace ends */
     struct invoice_line *lines;
     size_t line_count;
-    money_sum exact_pusd;  /* of all lines but rounding */
-    money_sum total_pusd;  /* whole cents: Σ amount_pusd, which is exact_pusd rounded once */
+    money_sum exact_pusd; /* of all lines but rounding */
+    money_sum total_pusd; /* whole cents: Σ amount_pusd, which is exact_pusd rounded once */
 };
 
 #define INVOICE_GRACE_US (INT64_C(86400) * 1000000)
@@ -242,9 +255,9 @@ MUST_CHECK enum err books_adjust(struct books *books, const struct config *confi
 struct books_rerate {
     struct span tenant, model;
     int64_t calls;
-    int64_t differing;   /* rows whose amount would differ */
+    int64_t differing; /* rows whose amount would differ */
     money_sum was_pusd, would_be_pusd;
-    int64_t unpriced;    /* rows whose model the new configuration does not have, or not then */
+    int64_t unpriced; /* rows whose model the new configuration does not have, or not then */
 };
 
 /* What the rows of a period would have cost at the prices of another configuration (each at its own
@@ -257,21 +270,21 @@ MUST_CHECK enum err books_rerate(struct books *books, const struct config *price
 /* ---- audit ---- */
 
 struct audit_options {
-    const char *public_key;  /* path; NULL: signing.pub beside the configured key */
-    const char *anchors;     /* path of a file of anchors; NULL: the configured one, if any */
+    const char *public_key; /* path; NULL: signing.pub beside the configured key */
+    const char *anchors;    /* path of a file of anchors; NULL: the configured one, if any */
     bool against_ledger;
 };
 
 enum audit_finding_kind {
-    AUDIT_DAMAGED,     /* a line that is not a row, or a row where none may be */
-    AUDIT_CHAIN,       /* prev is not the hash of the line before; seq jumps or comes twice */
-    AUDIT_HEAD,        /* a head's signature or place is wrong */
-    AUDIT_MISSING,     /* a file, or the end of one, that heads, opens or anchors know of */
-    AUDIT_ANCHOR,      /* an anchor names a line that is another now, or its signature is wrong */
-    AUDIT_PRICE,       /* a row's amount is not what its tokens and rates come to */
-    AUDIT_TWICE,       /* two rows of one exchange */
-    AUDIT_LEDGER,      /* the ledger has another row, more or fewer */
-    AUDIT_NOTE         /* no fault: a torn end of a dead process, a file without a head yet … */
+    AUDIT_DAMAGED, /* a line that is not a row, or a row where none may be */
+    AUDIT_CHAIN,   /* prev is not the hash of the line before; seq jumps or comes twice */
+    AUDIT_HEAD,    /* a head's signature or place is wrong */
+    AUDIT_MISSING, /* a file, or the end of one, that heads, opens or anchors know of */
+    AUDIT_ANCHOR,  /* an anchor names a line that is another now, or its signature is wrong */
+    AUDIT_PRICE,   /* a row's amount is not what its tokens and rates come to */
+    AUDIT_TWICE,   /* two rows of one exchange */
+    AUDIT_LEDGER,  /* the ledger has another row, more or fewer */
+    AUDIT_NOTE     /* no fault: a torn end of a dead process, a file without a head yet … */
 };
 
 struct audit_finding {

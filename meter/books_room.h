@@ -16,6 +16,7 @@ struct books {
     int directory_fd; /* of the journal */
     char directory[PATH_MAX];
     char ledger_path[PATH_MAX];
+    char aside[PATH_MAX]; /* books_aside() of what was not opened */
     struct ledger *ledger;
 };
 

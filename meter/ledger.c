@@ -8,20 +8,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/base/clock.h"
 #include "meter/ledger_batch.h"
 #include "meter/ledger_store.h"
 
-#define BUSY_MS 10000
 #define PROGRESS_EVERY 4000 /* steps of SQLite's machine between two looks at the clock */
 #define SQL_BYTES 4096
+#define ASIDE_MAX 10000
+#define LEDGER_WAY_OUT "`tollgate ledger rebuild` sets it aside and makes it anew from the journal"
 
 /* ---- statements ---- */
+
+static bool is_damage(int code)
+{
+    return code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
+}
 
 enum err ledger_failed(struct ledger *ledger, char *problem, size_t problem_size)
 {
@@ -30,9 +38,9 @@ enum err ledger_failed(struct ledger *ledger, char *problem, size_t problem_size
     if (code == SQLITE_INTERRUPT)
         (void)snprintf(problem, problem_size, "ledger: the question took too long");
     else
-        (void)snprintf(problem, problem_size, "ledger %s: %s", ledger->path,
-                       sqlite3_errmsg(ledger->db));
-    if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+        (void)snprintf(problem, problem_size, "ledger %s: %s%s", ledger->path,
+                       sqlite3_errmsg(ledger->db), is_damage(code) ? "; " LEDGER_WAY_OUT : "");
+    if (is_damage(code))
         return ERR_BAD_VALUE;
     return code == SQLITE_NOMEM ? ERR_NO_MEMORY : ERR_INTERNAL;
 }
@@ -121,7 +129,12 @@ int64_t ledger_behind(const struct ledger *ledger)
 
 /* ---- tables ---- */
 
-static const char tables[] =
+/* Where the journal lies that it is fed from; at most one row. */
+#define LEDGER_JOURNAL_TABLE                                                                       \
+    "CREATE TABLE IF NOT EXISTS journal(one INTEGER PRIMARY KEY CHECK(one = 1),"                   \
+    " path TEXT NOT NULL);"
+
+static const char tables[] = LEDGER_JOURNAL_TABLE
     "CREATE TABLE epochs(id INTEGER PRIMARY KEY, gateway TEXT NOT NULL, epoch INTEGER NOT NULL,"
     " UNIQUE(gateway, epoch));"
     /* how much of each file of the journal is in, and its last line so far */
@@ -205,12 +218,13 @@ static enum err prepare_tables(struct ledger *ledger, char *problem, size_t prob
         if (err == OK)
             err = ledger_run(ledger, "COMMIT", problem, problem_size);
     }
+    if (err == OK && version == LEDGER_VERSION && !ledger->read_only)
+        err = ledger_run(ledger, LEDGER_JOURNAL_TABLE, problem, problem_size);
     if (err != OK || version == LEDGER_VERSION)
         return err;
     (void)snprintf(problem, problem_size,
-                   "ledger %s: version %d, this program knows %d; delete it, and it is made anew "
-                   "from the journal",
-                   ledger->path, version, LEDGER_VERSION);
+                   "ledger %s: version %d, this program knows %d; " LEDGER_WAY_OUT, ledger->path,
+                   version, LEDGER_VERSION);
     return ERR_BAD_VALUE;
 }
 
@@ -229,10 +243,13 @@ static void make_file(const char *path)
 static enum err open_database(struct ledger *ledger, char *problem, size_t problem_size)
 {
     const int flags = SQLITE_OPEN_NOMUTEX;
+    struct stat about;
     int code;
 
-    make_file(ledger->path);
-    ledger->read_only = access(ledger->path, W_OK) != 0;
+    if (!ledger->read_only) {
+        make_file(ledger->path);
+        ledger->read_only = access(ledger->path, W_OK) != 0;
+    }
     code = sqlite3_open_v2(ledger->path, &ledger->db,
                            flags | (ledger->read_only ? SQLITE_OPEN_READONLY
                                                       : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE),
@@ -241,11 +258,16 @@ static enum err open_database(struct ledger *ledger, char *problem, size_t probl
         return ERR_NO_MEMORY;
     if (code != SQLITE_OK)
         return ledger_failed(ledger, problem, problem_size);
-    (void)sqlite3_busy_timeout(ledger->db, BUSY_MS);
+    if (stat(ledger->path, &about) == 0) {
+        ledger->device = about.st_dev;
+        ledger->inode = about.st_ino;
+    }
+    (void)sqlite3_busy_timeout(ledger->db, LEDGER_BUSY_MS);
     sqlite3_progress_handler(ledger->db, PROGRESS_EVERY, is_over, ledger);
     return OK;
 }
 
+/* settings NULL: it is only read. */
 static enum err open_with(const char *path, const char *settings, struct ledger **out_ledger,
                           char *problem, size_t problem_size)
 {
@@ -257,6 +279,7 @@ static enum err open_with(const char *path, const char *settings, struct ledger 
         return ERR_NO_MEMORY;
     }
     ledger->lock_fd = -1;
+    ledger->read_only = settings == NULL;
     (void)snprintf(ledger->path, sizeof(ledger->path), "%s", path);
     err = open_database(ledger, problem, problem_size);
     if (err == OK && !ledger->read_only)
@@ -301,6 +324,78 @@ enum err ledger_open_aside(const char *path, struct ledger **out_ledger, char *p
                      "PRAGMA synchronous = OFF; PRAGMA cache_size = -65536;"
                      "PRAGMA temp_store = MEMORY",
                      out_ledger, problem, problem_size);
+}
+
+enum err ledger_look(const char *path, struct ledger **out_ledger, char *problem,
+                     size_t problem_size)
+{
+    *out_ledger = NULL;
+    if (access(path, R_OK) != 0)
+        return OK;
+    return open_with(path, NULL, out_ledger, problem, problem_size);
+}
+
+/* ---- another file in its place ---- */
+
+static void rename_with(const char *path, const char *aside, const char *ending)
+{
+    char from[PATH_MAX + 8], to[PATH_MAX + 8];
+
+    (void)snprintf(from, sizeof(from), "%s%s", path, ending);
+    (void)snprintf(to, sizeof(to), "%s%s", aside, ending);
+    (void)rename(from, to);
+}
+
+enum err ledger_set_aside(const char *path, char out_aside[PATH_MAX], char *problem,
+                          size_t problem_size)
+{
+    for (int i = 1; i <= ASIDE_MAX; i++) {
+        const int size = snprintf(out_aside, PATH_MAX, "%s.aside-%d", path, i);
+
+        if (size < 0 || size >= PATH_MAX)
+            break;
+        if (renameat2(AT_FDCWD, path, AT_FDCWD, out_aside, RENAME_NOREPLACE) == 0) {
+            /* What SQLite had not yet copied into it belongs to it. */
+            rename_with(path, out_aside, "-wal");
+            rename_with(path, out_aside, "-shm");
+            return OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    (void)snprintf(problem, problem_size, "setting ledger %s aside: %s", path, strerror(errno));
+    out_aside[0] = '\0';
+    return ERR_INTERNAL;
+}
+
+enum err ledger_follow(struct ledger *ledger, char *problem, size_t problem_size)
+{
+    struct ledger *now = NULL;
+    struct stat about;
+    enum err err;
+
+    if (ledger->read_only || (stat(ledger->path, &about) == 0 && about.st_dev == ledger->device &&
+                              about.st_ino == ledger->inode))
+        return OK;
+    err = ledger_open(ledger->path, &now, problem, problem_size);
+    if (err != OK)
+        return err;
+    ledger_batch_free(ledger->batch);
+    ledger->batch = NULL;
+    (void)sqlite3_close(ledger->db);
+    ledger->db = now->db;
+    ledger->device = now->device;
+    ledger->inode = now->inode;
+    ledger->read_only = now->read_only;
+    sqlite3_progress_handler(ledger->db, PROGRESS_EVERY, is_over, ledger);
+    now->db = NULL;
+    ledger_close(now);
+    return OK;
+}
+
+const char *ledger_aside(const struct ledger *ledger)
+{
+    return ledger->aside;
 }
 
 void ledger_close(struct ledger *ledger)

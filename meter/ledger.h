@@ -13,6 +13,8 @@
 #ifndef METER_LEDGER_H
 #define METER_LEDGER_H
 
+#include <limits.h>
+
 #include "meter/books.h"
 
 struct ledger;
@@ -23,6 +25,32 @@ struct ledger;
 MUST_CHECK enum err ledger_open(const char *path, struct ledger **out_ledger, char *problem,
                                 size_t problem_size);
 void ledger_close(struct ledger *ledger); /* NULL is fine */
+
+/* The same for reading alone: makes and changes nothing. *out_ledger NULL: there is none that we
+ * may read. */
+MUST_CHECK enum err ledger_look(const char *path, struct ledger **out_ledger, char *problem,
+                                size_t problem_size);
+
+/* Gives a ledger's file and what belongs to it another name, <path>.aside-<number>; nothing is
+ * deleted. Who has it open goes on with the new one of its name at the next feed. The caller holds
+ * <path>.lock. Errors: ERR_INTERNAL. */
+MUST_CHECK enum err ledger_set_aside(const char *path, char out_aside[PATH_MAX], char *problem,
+                                     size_t problem_size);
+
+/* The file that ledger_rebuild() set aside, as it could not be read; "": none. */
+const char *ledger_aside(const struct ledger *ledger);
+
+/* ---- where it comes from ---- */
+
+/* Is it fed from the journal in this directory (directory_fd -1: there is none of this name)? Told
+ * by content; true while nothing was fed. was: where that journal lay last; "": not known.
+ * Errors: those of ledger_open(). */
+MUST_CHECK enum err ledger_is_of(struct ledger *ledger, int directory_fd, const char *directory,
+                                 bool *out_same, char was[PATH_MAX], char *problem,
+                                 size_t problem_size);
+
+/* Its journal lies here now; was: as ledger_is_of() said. */
+void ledger_remember(struct ledger *ledger, const char *directory, const char *was);
 
 /* What is asked from now on fails once this moment (clock_now_ns()) has passed; 0: never. */
 void ledger_limit(struct ledger *ledger, uint64_t deadline_ns);

@@ -21,6 +21,7 @@
 #define NAMES_MAX 65536u /* remembered; past them all are forgotten */
 #define NAME_SLOTS (2u * NAMES_MAX)
 #define SQL_BYTES 2048
+#define BEGIN_MS 1000
 
 enum statement {
     INSERT_ROW,
@@ -136,7 +137,12 @@ enum err ledger_batch_new(struct ledger *ledger, char *problem, size_t problem_s
         (void)snprintf(problem, problem_size, "no memory");
         return ERR_NO_MEMORY;
     }
-    return prepare_all(ledger, problem, problem_size);
+    const enum err err = prepare_all(ledger, problem, problem_size);
+    if (err != OK) {
+        ledger_batch_free(ledger->batch);
+        ledger->batch = NULL;
+    }
+    return err;
 }
 
 static void forget_names(struct ledger_batch *batch)
@@ -523,8 +529,13 @@ enum err ledger_batch_begin(struct ledger *ledger, char *problem, size_t problem
     sqlite3_stmt *asked = batch->statements[DATA_VERSION];
     int64_t version = -1;
 
-    const enum err err = ledger_run(ledger, "BEGIN IMMEDIATE", problem, problem_size);
+    enum err err;
 
+    /* Feeders do not meet here: who else writes may do so for long, and questions and anchors wait
+     * for this thread. */
+    (void)sqlite3_busy_timeout(ledger->db, BEGIN_MS);
+    err = ledger_run(ledger, "BEGIN IMMEDIATE", problem, problem_size);
+    (void)sqlite3_busy_timeout(ledger->db, LEDGER_BUSY_MS);
     if (err != OK)
         return err;
     if (sqlite3_step(asked) == SQLITE_ROW)

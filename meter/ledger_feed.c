@@ -28,8 +28,9 @@ struct feeding {
     struct ledger *ledger;
     int directory_fd;
     int64_t most_rows, rows;
-    int64_t behind; /* lines seen, not taken in */
-    bool damaged;   /* problem says what, of the first file */
+    int64_t committed; /* of the rows: those that stay, whatever comes */
+    int64_t behind;    /* lines seen, not taken in */
+    bool damaged;      /* problem says what, of the first file */
     char *problem;
     size_t problem_size;
 
@@ -132,8 +133,11 @@ static enum err commit(struct feeding *feeding, struct reading *reading)
         err = ledger_batch_save(feeding->ledger, reading->file->name, &reading->position,
                                 feeding->problem, feeding->problem_size);
     reading->changed = false;
-    return err == OK ? ledger_batch_commit(feeding->ledger, feeding->problem, feeding->problem_size)
-                     : err;
+    if (err == OK)
+        err = ledger_batch_commit(feeding->ledger, feeding->problem, feeding->problem_size);
+    if (err == OK)
+        feeding->committed = feeding->rows;
+    return err;
 }
 
 /* A full batch goes in, and another begins. */
@@ -303,7 +307,35 @@ static enum err feed_files(struct feeding *feeding, const struct journal_file *f
         err = ledger_batch_commit(feeding->ledger, feeding->problem, feeding->problem_size);
     if (err != OK && writes)
         ledger_batch_abort(feeding->ledger);
+    if (err == OK)
+        feeding->committed = feeding->rows;
     return err;
+}
+
+static enum err feed_all(struct feeding *feeding)
+{
+    struct journal_file *files = NULL;
+    size_t count = 0;
+    enum err err =
+        files_list(feeding->directory_fd, &files, &count, feeding->problem, feeding->problem_size);
+
+    if (err == OK)
+        err = feed_files(feeding, files, count);
+    free(files);
+    return err;
+}
+
+/* The ledger could not be written: it falls behind, which can be read still. */
+static void only_count(struct ledger *ledger, int directory_fd)
+{
+    char unsaid[REASON_BYTES];
+    struct feeding counting = {.ledger = ledger,
+                               .directory_fd = directory_fd,
+                               .problem = unsaid,
+                               .problem_size = sizeof(unsaid)};
+
+    if (feed_all(&counting) == OK)
+        ledger->behind = counting.behind;
 }
 
 enum err ledger_take(struct ledger *ledger, int directory_fd, int64_t most_rows, int64_t *out_rows,
@@ -314,18 +346,18 @@ enum err ledger_take(struct ledger *ledger, int directory_fd, int64_t most_rows,
                               .most_rows = most_rows,
                               .problem = problem,
                               .problem_size = problem_size};
-    struct journal_file *files = NULL;
-    size_t count = 0;
     enum err err = ledger->batch ? OK : ledger_batch_new(ledger, problem, problem_size);
 
-    if (err == OK)
-        err = files_list(directory_fd, &files, &count, problem, problem_size);
     if (err != OK)
         return err;
-    err = feed_files(&feeding, files, count);
-    free(files);
-    *out_rows = feeding.rows;
-    ledger->behind = feeding.behind;
+    err = feed_all(&feeding);
+    *out_rows = feeding.committed;
+    if (err == OK)
+        ledger->behind = feeding.behind;
+    else
+        only_count(ledger, directory_fd);
+    if (err == ERR_BAD_VALUE)
+        err = ERR_INTERNAL; /* the ledger is damaged, not the journal */
     if (err == OK && feeding.damaged)
         return ERR_BAD_VALUE;
     return err;
@@ -338,8 +370,10 @@ enum err ledger_feed(struct ledger *ledger, int directory_fd, int64_t most_rows,
     enum err err;
 
     *out_rows = 0;
-    err =
-        ledger_take(ledger, directory_fd, locked ? most_rows : 0, out_rows, problem, problem_size);
+    err = locked ? ledger_follow(ledger, problem, problem_size) : OK;
+    if (err == OK)
+        err = ledger_take(ledger, directory_fd, locked ? most_rows : 0, out_rows, problem,
+                          problem_size);
     if (locked)
         (void)flock(ledger->lock_fd, LOCK_UN);
     return !locked && err == ERR_BAD_VALUE ? OK : err;

@@ -8,8 +8,10 @@
  * A new file is filled beside the old one and then put in its place by SQLite's own copying: who
  * has the old one open, in whatever process, sees the new one from its next question on, and a
  * crash in the middle leaves the old. Rows whose files retention has deleted come from the old
- * ledger. */
+ * ledger. When that cannot be read it is set aside under another name, never deleted: it may hold
+ * rows that nothing else has any more. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,7 @@ struct rebuild {
     struct ledger *old, *new;
     int directory_fd;
     int64_t rows;
+    bool damaged; /* the old one is: not all of it could be read, or it cannot be written */
     char *problem;
     size_t problem_size;
 };
@@ -120,6 +123,15 @@ static enum err take_file(struct rebuild *rebuild, sqlite3_stmt *statement)
     return take_rows(rebuild, &file, &position);
 }
 
+/* What is damaged in the old one is left behind; what can be read is taken. */
+static enum err pass_over(struct rebuild *rebuild, enum err err)
+{
+    if (err != ERR_BAD_VALUE)
+        return err;
+    rebuild->damaged = true;
+    return OK;
+}
+
 static enum err take_files(struct rebuild *rebuild)
 {
     sqlite3_stmt *statement;
@@ -131,7 +143,7 @@ static enum err take_files(struct rebuild *rebuild)
     if (err != OK)
         return err;
     while (err == OK && (code = sqlite3_step(statement)) == SQLITE_ROW)
-        err = take_file(rebuild, statement);
+        err = pass_over(rebuild, take_file(rebuild, statement));
     if (err == OK && code != SQLITE_DONE)
         err = ledger_failed(rebuild->old, rebuild->problem, rebuild->problem_size);
     (void)sqlite3_finalize(statement);
@@ -145,14 +157,29 @@ static enum err take_deleted(struct rebuild *rebuild)
     if (err == OK)
         err = ledger_batch_begin(rebuild->new, rebuild->problem, rebuild->problem_size);
     if (err == OK)
-        err = take_files(rebuild);
+        err = pass_over(rebuild, take_files(rebuild));
     return err == OK ? ledger_batch_commit(rebuild->new, rebuild->problem, rebuild->problem_size)
                      : err;
 }
 
+/* Is every page of the old one what it should be? What is damaged is kept, not written over. */
+static bool is_sound(struct ledger *ledger)
+{
+    sqlite3_stmt *statement;
+    char unsaid[256];
+    bool sound = false;
+
+    if (ledger_prepare(ledger, "PRAGMA quick_check(1)", &statement, unsaid, sizeof(unsaid)) != OK)
+        return false;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        sound = span_equal(ledger_text(statement, 0), SPAN("ok"));
+    (void)sqlite3_finalize(statement);
+    return sound;
+}
+
 /* ---- the new one in the place of the old ---- */
 
-static enum err put_in_place(struct rebuild *rebuild)
+static enum err copy_over(struct rebuild *rebuild)
 {
     sqlite3_backup *copying;
     int code = SQLITE_BUSY;
@@ -166,11 +193,54 @@ static enum err put_in_place(struct rebuild *rebuild)
             break;
         pause_a_while();
     }
-    if (copying && sqlite3_backup_finish(copying) == SQLITE_OK && code == SQLITE_DONE) {
-        rebuild->old->behind = rebuild->new->behind;
+    if (copying && sqlite3_backup_finish(copying) == SQLITE_OK && code == SQLITE_DONE)
         return OK;
-    }
     return ledger_failed(rebuild->old, rebuild->problem, rebuild->problem_size);
+}
+
+static bool sync_path(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool synced = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return synced;
+}
+
+/* The old one gets another name, the new one its own. */
+static enum err replace(struct rebuild *rebuild, const char *path)
+{
+    struct ledger *old = rebuild->old;
+    enum err err;
+
+    ledger_close(rebuild->new);
+    rebuild->new = NULL;
+    if (!sync_path(path)) {
+        (void)snprintf(rebuild->problem, rebuild->problem_size, "syncing %s: %s", path,
+                       strerror(errno));
+        return ERR_INTERNAL;
+    }
+    err = ledger_set_aside(old->path, old->aside, rebuild->problem, rebuild->problem_size);
+    if (err != OK)
+        return err;
+    if (rename(path, old->path) != 0) {
+        (void)snprintf(rebuild->problem, rebuild->problem_size, "renaming %s: %s", path,
+                       strerror(errno));
+        return ERR_INTERNAL;
+    }
+    return ledger_follow(old, rebuild->problem, rebuild->problem_size);
+}
+
+static enum err put_in_place(struct rebuild *rebuild, const char *path)
+{
+    const int64_t behind = rebuild->new->behind;
+    enum err err = rebuild->damaged ? OK : pass_over(rebuild, copy_over(rebuild));
+
+    if (err == OK && rebuild->damaged)
+        err = replace(rebuild, path);
+    rebuild->old->behind = behind;
+    return err;
 }
 
 static enum err make_anew(struct rebuild *rebuild, const char *path)
@@ -189,7 +259,7 @@ static enum err make_anew(struct rebuild *rebuild, const char *path)
     if (err == OK && damage != OK && damage != ERR_BAD_VALUE)
         err = damage;
     if (err == OK)
-        err = put_in_place(rebuild);
+        err = put_in_place(rebuild, path);
     ledger_close(rebuild->new);
     return err == OK ? damage : err;
 }
@@ -208,6 +278,7 @@ enum err ledger_rebuild(struct ledger *ledger, int directory_fd, int64_t *out_ro
         return err;
     (void)snprintf(path, sizeof(path), "%s.new", ledger->path);
     (void)unlink(path);
+    rebuild.damaged = !is_sound(ledger);
     err = make_anew(&rebuild, path);
     (void)unlink(path);
     (void)flock(ledger->lock_fd, LOCK_UN);

@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include <sqlite3.h>
 
@@ -20,9 +21,10 @@
 
 #define LEDGER_VERSION 1
 #define LEDGER_QUARTER_US (INT64_C(900) * 1000000)
-#define LEDGER_SEQ_BITS 40 /* a row's number: its epoch's number and its seq */
+#define LEDGER_SEQ_BITS 40  /* a row's number: its epoch's number and its seq */
 #define LEDGER_PART_BITS 16 /* rows of an epoch whose ids lie together */
 #define LEDGER_TEXT_BYTES 2048
+#define LEDGER_BUSY_MS 10000 /* how long another process that writes is waited for */
 
 /* What is summed, by quarter and group. */
 /* clang-format off */
@@ -63,6 +65,9 @@ struct ledger_batch; /* ledger_batch.h */
 struct ledger {
     sqlite3 *db;
     char path[PATH_MAX];
+    char aside[PATH_MAX]; /* where its forerunner is kept that could not be read; "": none */
+    dev_t device;         /* of the file that is open, which may have another name by now */
+    ino_t inode;
     int lock_fd; /* -1: may only be read, or belongs to a rebuild */
     bool read_only;
     _Atomic bool interrupted;
@@ -100,6 +105,9 @@ void ledger_end_reading(struct ledger *ledger, bool began);
 /* A file without lock and syncs, for a rebuild. */
 MUST_CHECK enum err ledger_open_aside(const char *path, struct ledger **out_ledger, char *problem,
                                       size_t problem_size);
+
+/* When another file has its name by now, that one is opened in its place. Not while it is asked. */
+MUST_CHECK enum err ledger_follow(struct ledger *ledger, char *problem, size_t problem_size);
 
 /* ---- rows ---- */
 

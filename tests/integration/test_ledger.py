@@ -6,6 +6,9 @@ For:       `tollgate ledger` beside a running gateway, over a kill -9, without a
 """
 
 import json
+import os
+import pathlib
+import sqlite3
 import subprocess
 import tempfile
 import unittest
@@ -74,6 +77,90 @@ class Ledger(unittest.TestCase):
         self.assertEqual(lines[-1], "equal")
         self.ask(gateway, 1)
         self.assertTrue(wait_until(lambda: self.totals().startswith("8 calls, "), 20))
+
+    def refused(self, gateway, *command, status=1):
+        """What a command says on standard error."""
+        ended = subprocess.run([harness.TOLLGATE, *command, str(gateway.config_path)],
+                               env=os.environ | ENVIRONMENT, capture_output=True, text=True,
+                               timeout=60)
+        self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+        return ended.stderr
+
+    def test_a_mistyped_journal_is_refused_before_anything_is_made(self):
+        gateway = self.start()
+        self.ask(gateway, 3)
+        self.assertTrue(wait_until(lambda: self.totals().startswith("3 calls, "), 20))
+        gateway.stop()
+        path = pathlib.Path(gateway.config_path)
+        good = path.read_text()
+        path.write_text(good.replace(f"{self.holder.name}/journal", f"{self.holder.name}/jounal"))
+        self.assertNotEqual(good, path.read_text())
+        line = next(number for number, text in enumerate(path.read_text().splitlines(), 1)
+                    if "jounal" in text)
+        for command in (("check",), ("serve", "--config"), ("usage", "--config"),
+                        ("ledger", "feed", "--config")):
+            with self.subTest(command[0]):
+                says = self.refused(gateway, *command)
+                if command[0] in ("check", "serve"):
+                    for part in (f"{path}:{line}: meter.journal: ", f"{self.holder.name}/jounal",
+                                 f"({self.journal})", self.ledger, "tollgate ledger rebuild"):
+                        self.assertIn(part, says)
+                else:
+                    self.assertIn("jounal", says)
+        self.assertFalse(pathlib.Path(self.holder.name, "jounal").exists())
+        path.write_text(good)
+        self.refused(gateway, "check", status=0)
+
+        # The folder itself, under a new name, is the same journal.
+        pathlib.Path(self.journal).rename(f"{self.holder.name}/jounal")
+        self.assertIn("is not there", self.refused(gateway, "check"))
+        self.journal = f"{self.holder.name}/jounal"
+        gateway = self.start()
+        self.ask(gateway, 1)
+        self.assertTrue(wait_until(lambda: self.totals().startswith("4 calls, "), 20))
+
+    def test_a_damaged_ledger_is_set_aside_and_made_anew(self):
+        gateway = self.start()
+        self.ask(gateway, 3)
+        gateway.stop()
+        ledger = pathlib.Path(self.ledger)
+        for name in ("-wal", "-shm"):
+            pathlib.Path(self.ledger + name).unlink(missing_ok=True)
+        ledger.write_bytes(b"no database" * 1000)
+        says = self.refused(gateway, "serve", "--config")
+        self.assertIn(self.ledger, says)
+        self.assertIn("tollgate ledger rebuild", says)
+        lines, _ = self.run_ledger("rebuild")
+        aside = pathlib.Path(self.ledger + ".aside-1")
+        self.assertIn(f"kept as {aside}", lines[-1])
+        self.assertEqual(aside.read_bytes(), b"no database" * 1000)
+        self.assertEqual(self.totals()[:9], "3 calls, ")
+        gateway = self.start()
+        self.ask(gateway, 1)
+        self.assertTrue(wait_until(lambda: self.totals().startswith("4 calls, "), 20))
+
+    def test_a_ledger_that_is_locked_falls_behind_and_catches_up(self):
+        gateway = self.start()
+        self.ask(gateway, 2)
+        self.assertTrue(wait_until(lambda: self.totals().startswith("2 calls, "), 20))
+
+        def metric(name):
+            text = gateway.admin("/metrics").body.decode()
+            return next(int(line.split()[-1]) for line in text.splitlines()
+                        if line.startswith(f"tollgate_{name} "))
+
+        self.assertTrue(wait_until(lambda: metric("ledger_behind_rows") == 0, 20))
+        other = sqlite3.connect(self.ledger, isolation_level=None)
+        self.addCleanup(other.close)
+        other.execute("BEGIN IMMEDIATE")
+        for count in (3, 6):
+            self.ask(gateway, 3)
+            self.assertTrue(wait_until(lambda: metric("ledger_behind_rows") == count, 30))
+        self.assertGreater(metric("ledger_errors_total"), 0)
+        other.execute("ROLLBACK")
+        self.assertTrue(wait_until(lambda: metric("ledger_behind_rows") == 0, 30))
+        self.assertLessEqual(metric("ledger_rows_total"), 8)
+        self.assertEqual(self.totals()[:9], "8 calls, ")
 
     def test_a_damaged_line_is_named_and_halts_its_file(self):
         gateway = self.start()

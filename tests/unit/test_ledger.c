@@ -10,7 +10,12 @@
  *            7. A ledger made anew has the same totals, rows of deleted files included.
  *            8. Rows are found by request, exchange, trace and row id, with what corrects them.
  *            9. Waste is summed by model, replica and cause.
- *           10. Tags are grouped by the value of one of them. */
+ *           10. Tags are grouped by the value of one of them.
+ *           11. A ledger that cannot be written falls behind by every row; what was rolled back is
+ *               not counted.
+ *           12. A ledger takes rows of its journal alone, wherever that lies: told by content.
+ *           13. A damaged ledger is set aside, never deleted, and made anew; who had it open goes
+ *               on with the new one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +32,7 @@
 
 #include "meter/books_room.h"
 #include "meter/files.h"
+#include "meter/ledger_store.h"
 #include "meter/record.h"
 
 #define QUARTER_US INT64_C(900000000)
@@ -756,7 +762,366 @@ static void two_feed_by_turns(void **state)
     books_close(b);
 }
 
+/* ---- a ledger that cannot be written ---- */
+
+static void what_cannot_be_written_is_behind(void **state)
+{
+    (void)state;
+    struct journal_text journal = begin_epoch("g1", 1);
+    char problem[512] = "";
+    struct books *books;
+    char path[160];
+    int64_t rows = -1;
+    sqlite3 *db;
+
+    begin_file(&journal);
+    (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    books = open_books();
+    feed(books, 1);
+    path_of("ledger.db", path);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int64_t more = 1; more <= 2; more++) {
+        (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+        assert_int_equal(books_feed(books, INT64_MAX, &rows, problem, sizeof(problem)),
+                         ERR_INTERNAL);
+        assert_non_null(strstr(problem, "locked"));
+        assert_int_equal(rows, 0);
+        assert_int_equal(books_behind(books), more);
+    }
+    (void)sqlite3_close(db);
+    feed(books, 2);
+    assert_int_equal(books_behind(books), 0);
+    books_close(books);
+}
+
+/* As a full disk does it: in the middle of a transaction. */
+static void what_was_rolled_back_is_not_counted(void **state)
+{
+    (void)state;
+    struct journal_text journal = begin_epoch("g1", 1);
+    char problem[512] = "";
+    struct books *books;
+    int64_t rows = -1;
+
+    begin_file(&journal);
+    for (int i = 0; i < 9000; i++)
+        (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    books = open_books();
+    assert_int_equal(sqlite3_exec(books->ledger->db,
+                                  "CREATE TEMP TRIGGER full BEFORE INSERT ON main.rows WHEN"
+                                  " NEW.id & 16383 = 8900 BEGIN SELECT RAISE(ABORT, 'full'); END",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(books_feed(books, INT64_MAX, &rows, problem, sizeof(problem)), ERR_INTERNAL);
+    assert_int_equal(rows, 8192); /* one batch went in, the second did not */
+    assert_int_equal(total(books, ALWAYS).calls, rows);
+    assert_int_equal(books_behind(books), 9000 - rows);
+    books_close(books);
+}
+
+/* ---- whose ledger it is ---- */
+
+static char ledger_at[160];
+
+/* The books of this journal with the ledger beside all. problem: why not. */
+static enum err open_journal(const char *name, struct books **out_books, char problem[1024])
+{
+    static char path[160];
+    struct config config = {.ledger_line = 0};
+
+    path_of(name, path);
+    path_of("ledger.sqlite", ledger_at);
+    config.file = SPAN("gate.yaml");
+    config.journal = span_of(path);
+    config.journal_line = 7;
+    config.ledger = span_of(ledger_at);
+    config.ledger_line = 8;
+    problem[0] = '\0';
+    *out_books = NULL;
+    return books_open(&config, out_books, problem, 1024);
+}
+
+/* One epoch with so many calls, in a folder of its own. */
+static void write_journal_in(const char *name, int calls, int64_t cost_pusd)
+{
+    struct journal_text journal = begin_epoch("g1", 1);
+    char path[160];
+
+    path_of(name, path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    (void)snprintf(journal.name, sizeof(journal.name), "%s/g1-1-1.jsonl", name);
+    (void)write_line(&journal, "open", ",\"at_us\":1,\"before\":[],\"balances\":[]");
+    for (int i = 0; i < calls; i++)
+        (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = cost_pusd});
+}
+
+static void fed_from(const char *name)
+{
+    char problem[1024];
+    struct books *books;
+
+    if (open_journal(name, &books, problem) != OK)
+        fail_msg("%s", problem);
+    assert_int_equal(books_feed(books, INT64_MAX, NULL, problem, sizeof(problem)), OK);
+    books_close(books);
+}
+
+static void another_journal_is_refused(void **state)
+{
+    (void)state;
+    char problem[1024], path[160];
+    struct books *books;
+
+    write_journal_in("journal", 2, 5);
+    write_journal_in("jounal", 3, 6); /* files of the same names */
+    path_of("empty", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    fed_from("journal");
+    static const char *const others[] = {"jounal", "empty"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(open_journal(others[i], &books, problem), ERR_BAD_VALUE);
+        assert_ptr_equal(strstr(problem, "gate.yaml:7: meter.journal: "), problem);
+        path_of(others[i], path);
+        assert_non_null(strstr(problem, path));
+        path_of("journal", path);
+        assert_non_null(strstr(problem, path));
+        assert_non_null(strstr(problem, ledger_at));
+        assert_non_null(strstr(problem, "tollgate ledger rebuild"));
+    }
+    fed_from("journal");
+}
+
+static void a_journal_that_was_moved_is_known(void **state)
+{
+    (void)state;
+    char from[160], to[160];
+
+    write_journal_in("journal", 2, 5);
+    fed_from("journal");
+    path_of("journal", from);
+    path_of("moved", to);
+    assert_int_equal(rename(from, to), 0);
+    fed_from("moved");
+    /* A new one in the old place is none of its own. */
+    write_journal_in("journal", 1, 6);
+    char problem[1024];
+    struct books *books;
+    assert_int_equal(open_journal("journal", &books, problem), ERR_BAD_VALUE);
+    assert_non_null(strstr(problem, to));
+}
+
+static void a_journal_is_known_by_what_retention_left(void **state)
+{
+    (void)state;
+    struct journal_text journal = begin_epoch("g1", 1);
+    char path[160], head[1024], problem[1024];
+    struct books *books;
+    int size;
+
+    write_journal_in("journal", 0, 0);
+    (void)snprintf(journal.name, sizeof(journal.name), "journal/g1-2-1.jsonl");
+    journal.epoch = 2;
+    size = snprintf(head, sizeof(head),
+                    "{\"v\":2,\"gateway\":\"g1\",\"epoch\":2,\"seq\":1,\"kind\":\"head\","
+                    "\"at_us\":1,\"first_seq\":1,\"prev\":\"" NO_PREV "\"}\n");
+    append(journal.name, head);
+    fed_from("journal");
+    path_of(journal.name, path);
+    assert_int_equal(unlink(path), 0);
+    path_of("journal/g1-1-1.jsonl", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(open_journal("journal", &books, problem), ERR_BAD_VALUE);
+    assert_true(size > 0);
+    append("journal/retired.jsonl", head);
+    fed_from("journal");
+}
+
+static void a_file_that_was_cut_is_its_journals_still(void **state)
+{
+    (void)state;
+    char path[160], problem[1024];
+    struct books *books;
+
+    write_journal_in("journal", 4, 5);
+    fed_from("journal");
+    path_of("journal/g1-1-1.jsonl", path);
+    assert_int_equal(truncate(path, 1200), 0); /* its first row is whole */
+    assert_int_equal(open_journal("journal", &books, problem), OK);
+    books_close(books);
+    assert_int_equal(truncate(path, 20), 0); /* nothing is: it lies where it lay */
+    assert_int_equal(open_journal("journal", &books, problem), OK);
+    assert_int_equal(books_feed(books, INT64_MAX, NULL, problem, sizeof(problem)), ERR_BAD_VALUE);
+    assert_non_null(strstr(problem, "ends before what was read of it"));
+    books_close(books);
+}
+
+static void a_check_makes_nothing(void **state)
+{
+    (void)state;
+    struct config_problems problems = {NULL, 0, 0};
+    struct config config = {.journal_line = 7};
+    char path[160];
+
+    path_of("journal", path);
+    path_of("ledger.sqlite", ledger_at);
+    config.file = SPAN("gate.yaml");
+    config.journal = span_of(path);
+    config.ledger = span_of(ledger_at);
+    config.ledger_line = 8;
+    assert_int_equal(books_check(&config, &problems), OK);
+    assert_int_equal(access(ledger_at, F_OK), -1);
+    write_journal_in("journal", 2, 5);
+    fed_from("journal");
+    config.journal = SPAN("/no/such/journal");
+    assert_int_equal(books_check(&config, &problems), ERR_BAD_VALUE);
+    assert_ptr_equal(strstr(problems.text, "gate.yaml:7: meter.journal: /no/such/journal is not"),
+                     problems.text);
+    config_problems_free(&problems);
+    assert_int_equal(unlink(ledger_at), 0);
+    append("ledger.sqlite", "this is no database, and is long enough to be seen as none: "
+                            "a header has one hundred bytes, and these are some more than that.");
+    config.journal = span_of(path);
+    assert_int_equal(books_check(&config, &problems), ERR_BAD_VALUE);
+    assert_ptr_equal(strstr(problems.text, "gate.yaml:8: meter.ledger: "), problems.text);
+    assert_non_null(strstr(problems.text, "tollgate ledger rebuild"));
+    config_problems_free(&problems);
+}
+
 /* ---- anew ---- */
+
+static void a_ledger_that_is_none_is_set_aside(void **state)
+{
+    (void)state;
+    struct config config = {.journal = span_of(directory)};
+    struct journal_text journal = begin_epoch("g1", 1);
+    char problem[1024] = "", path[160];
+    struct books *books = NULL;
+
+    begin_file(&journal);
+    (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 100});
+    path_of("ledger.db.aside-1", path);
+    append("ledger.db.aside-1", "of an earlier time");
+    append("ledger.db", "this is no database, and is long enough to be seen as none: "
+                        "a header has one hundred bytes, and these are some more than that.");
+    assert_int_equal(books_open(&config, &books, problem, sizeof(problem)), ERR_BAD_VALUE);
+    if (books_open_anew(&config, &books, problem, sizeof(problem)) != OK)
+        fail_msg("%s", problem);
+    assert_non_null(strstr(books_aside(books), "/ledger.db.aside-2"));
+    assert_int_equal(access(books_aside(books), F_OK), 0);
+    assert_int_equal(books_rebuild(books, NULL, problem, sizeof(problem)), OK);
+    assert_true(total(books, ALWAYS).cost_pusd == 100);
+    books_close(books);
+    books = open_books();
+    assert_string_equal(books_aside(books), "");
+    books_close(books);
+}
+
+/* Where the table of files begins, which an open ledger reads first. */
+static int64_t page_of_files(const char *path)
+{
+    sqlite3_stmt *asked;
+    int64_t page;
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT rootpage FROM sqlite_master WHERE name = 'files'",
+                                        -1, &asked, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(asked), SQLITE_ROW);
+    page = sqlite3_column_int64(asked, 0);
+    (void)sqlite3_finalize(asked);
+    (void)sqlite3_close(db);
+    return page;
+}
+
+/* It can be opened, and nearly all its pages are rubbish. */
+static void a_malformed_ledger_is_set_aside_and_left(void **state)
+{
+    (void)state;
+    struct journal_text journal = begin_epoch("g1", 1);
+    char problem[1024] = "", path[160];
+    struct books *books, *reader;
+    struct stat about;
+    int fd;
+
+    begin_file(&journal);
+    for (int i = 0; i < 200; i++)
+        (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    books = open_books();
+    feed(books, 200);
+    assert_true(ledger_sync(books->ledger));
+    books_close(books);
+    path_of("ledger.db", path);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &about) == 0);
+    for (off_t at = 8192; at < about.st_size; at += 8192)
+        if (at != (page_of_files(path) - 1) * 8192)
+            assert_int_equal(pwrite(fd, "rubbish rubbish rubbish", 23, at), 23);
+    close(fd);
+
+    reader = open_books();
+    (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    assert_int_equal(books_feed(reader, INT64_MAX, NULL, problem, sizeof(problem)), ERR_INTERNAL);
+    assert_non_null(strstr(problem, "tollgate ledger rebuild"));
+    books = open_books();
+    if (books_rebuild(books, NULL, problem, sizeof(problem)) != OK)
+        fail_msg("%s", problem);
+    assert_non_null(strstr(books_aside(books), "/ledger.db.aside-1"));
+    assert_int_equal(access(books_aside(books), F_OK), 0);
+    assert_int_equal(total(books, ALWAYS).calls, 201);
+    (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    feed(reader, 1);
+    assert_int_equal(total(reader, ALWAYS).calls, 202);
+    assert_int_equal(total(books, ALWAYS).calls, 202);
+    books_close(books);
+    books_close(reader);
+}
+
+static void a_ledger_that_was_deleted_is_made_by_the_next_feed(void **state)
+{
+    (void)state;
+    struct journal_text journal = begin_epoch("g1", 1);
+    struct books *books;
+    char path[160];
+
+    begin_file(&journal);
+    (void)write_call(&journal, (struct call){.admitted_us = START_US, .cost_pusd = 1});
+    books = open_books();
+    feed(books, 1);
+    path_of("ledger.db", path);
+    assert_int_equal(unlink(path), 0);
+    path_of("ledger.db-wal", path);
+    assert_int_equal(unlink(path), 0);
+    path_of("ledger.db-shm", path);
+    assert_int_equal(unlink(path), 0);
+    feed(books, 1);
+    assert_int_equal(total(books, ALWAYS).calls, 1);
+    books_close(books);
+}
+
+static void a_rebuild_takes_the_journal_that_is_meant(void **state)
+{
+    (void)state;
+    struct config config = {.journal_line = 0};
+    char problem[1024], path[160];
+    struct books *books = NULL;
+
+    write_journal_in("journal", 2, 5);
+    write_journal_in("other", 3, 6);
+    fed_from("journal");
+    path_of("other", path);
+    config.journal = span_of(path);
+    config.ledger = span_of(ledger_at);
+    if (books_open_anew(&config, &books, problem, sizeof(problem)) != OK)
+        fail_msg("%s", problem);
+    assert_int_equal(access(books_aside(books), F_OK), 0);
+    assert_int_equal(books_rebuild(books, NULL, problem, sizeof(problem)), OK);
+    assert_true(total(books, ALWAYS).cost_pusd == 18); /* of the other one alone */
+    books_close(books);
+    fed_from("other");
+}
 
 static void a_ledger_made_anew_has_the_same_totals(void **state)
 {
@@ -951,6 +1316,17 @@ int main(void)
         LEDGER_TEST(nothing_stands_behind_a_head),
         LEDGER_TEST(a_file_that_shrank_is_damage),
         LEDGER_TEST(a_second_feeder_has_nothing_to_do),
+        LEDGER_TEST(what_cannot_be_written_is_behind),
+        LEDGER_TEST(what_was_rolled_back_is_not_counted),
+        LEDGER_TEST(another_journal_is_refused),
+        LEDGER_TEST(a_journal_that_was_moved_is_known),
+        LEDGER_TEST(a_journal_is_known_by_what_retention_left),
+        LEDGER_TEST(a_file_that_was_cut_is_its_journals_still),
+        LEDGER_TEST(a_check_makes_nothing),
+        LEDGER_TEST(a_ledger_that_is_none_is_set_aside),
+        LEDGER_TEST(a_malformed_ledger_is_set_aside_and_left),
+        LEDGER_TEST(a_ledger_that_was_deleted_is_made_by_the_next_feed),
+        LEDGER_TEST(a_rebuild_takes_the_journal_that_is_meant),
         LEDGER_TEST(two_feed_by_turns),
         LEDGER_TEST(a_ledger_made_anew_has_the_same_totals),
         LEDGER_TEST(a_ledger_made_anew_is_the_journals_again),
