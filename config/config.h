@@ -240,14 +240,15 @@ struct config {
     struct span *cors_origins;
     uint32_t cors_origin_count;
     struct span log_access;
-    int32_t log_level;       /* enum log_level */
-    struct span journal;     /* directory; {NULL, 0}: none is kept */
-    struct span ledger;      /* path of the SQLite file; {NULL, 0}: none is kept */
-    uint32_t journal_line;   /* of its key, for messages */
+    int32_t log_level;     /* enum log_level */
+    struct span journal;   /* directory; {NULL, 0}: none is kept */
+    struct span ledger;    /* path of the SQLite file; {NULL, 0}: none is kept */
+    uint32_t journal_line; /* of its key, for messages */
     uint32_t ledger_line;
-    struct span signing_key; /* path of the PEM file that heads are signed with; {NULL, 0}:
-                              * signing.key in the journal directory, made when absent */
-    struct span anchor_file; /* where anchors are appended; {NULL, 0}: nowhere */
+    struct span signing_key;   /* path of the PEM file that heads are signed with; {NULL, 0}:
+                                * signing.key in the journal directory, made when absent */
+    uint32_t signing_key_line; /* of the file */
+    struct span anchor_file;   /* where anchors are appended; {NULL, 0}: nowhere */
     struct span
         anchor_command; /* run by /bin/sh with an anchor on its standard input; {NULL, 0}: none */
     bool durable;       /* durability: power; the last bytes wait until the row is synced */

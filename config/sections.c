@@ -330,6 +330,8 @@ static void read_meter(const struct section *root)
         config->durable = section_read_choice(root->draft, node, &place, durabilities, 2,
                                               "process or power") == 1;
     section_text_at(&section, "signing_key", TEXT_ANY, TEXT_BYTES_MAX, &config->signing_key);
+    if (section_find(&section, "signing_key", &place) != NULL)
+        config->signing_key_line = place.line;
     read_anchor(&section);
     section_value_at(&section, "opex_factor", read_opex, "a factor as decimal text, such as 1.25",
                      &config->opex_ppm);

@@ -9,6 +9,7 @@
 #include "config/base/log.h"
 #include "config/config.h"
 #include "gateway/arguments.h"
+#include "gateway/check_key.h"
 #include "gateway/cmd.h"
 #include "gateway/tls.h"
 #include "meter/books.h"
@@ -48,7 +49,7 @@ int cmd_check(int argc, char **argv)
     if (!arguments_read(&form, argc, argv, &status))
         return status;
     ok = config_load(path, &config, &problems) == OK && tls_adopt(config, &problems) == OK &&
-         books_check(config, &problems) == OK;
+         books_check(config, &problems) == OK && check_key(config, &problems) == OK;
     if (json)
         print_json(ok, &problems);
     else if (problems.text != NULL)

@@ -114,6 +114,43 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertNotIn("sk-check", text)
 
+    def test_it_is_said_what_a_start_does_with_the_signing_key(self):
+        home = pathlib.Path(self.holder.name)
+        key = home / "keys" / "signing.key"
+        text = GOOD + (f"meter:\n  journal: {home}/books/rows\n"
+                       f"  signing_key: PATH\n")
+        (home / "books").mkdir()
+        line = text.count("\n")
+        code, said = self.check(text.replace("PATH", str(key)))
+        self.assertEqual(code, 1, said)
+        self.assertIn(f"{self.path}:{line}: meter.signing_key: ", said)
+        self.assertIn(f"{home}/keys: No such file", said)
+
+        key.parent.mkdir()
+        code, said = self.check(text.replace("PATH", str(key)))
+        self.assertEqual(code, 0, said)
+        self.assertIn(f"{self.path}:{line}: meter.signing_key: note: there is no {key}: the start "
+                      f"makes a new key, and its public key {home}/keys/signing.pub", said)
+        self.assertEqual(list(key.parent.iterdir()), [])
+        # The start makes the journal's folder before.
+        code, said = self.check(text.replace("PATH", f"{home}/books/rows/s.key"))
+        self.assertEqual(code, 0, said)
+        self.assertIn("note: ", said)
+
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True,
+                       timeout=60)
+        key.chmod(0o644)
+        code, said = self.check(text.replace("PATH", str(key)))
+        self.assertEqual(code, 1, said)
+        self.assertIn("chmod 600", said)
+        key.chmod(0o600)
+        code, said = self.check(text.replace("PATH", str(key)))
+        self.assertEqual((code, "signing_key" in said), (0, False), said)
+        key.write_text("no key")
+        code, said = self.check(text.replace("PATH", str(key)))
+        self.assertEqual(code, 1, said)
+        self.assertIn("expected an Ed25519 private key", said)
+
     def test_a_file_that_is_not_there_is_the_answer_no(self):
         code, text = self.run_tollgate("check", str(self.path))
         self.assertIn(code, (1, 2))

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gateway/check_key.c: see check_key.h.
+ *
+ * For:       what a start would do with the configured signing key.
+ * Called by: cmd_check.c.
+ * Knows not: what is signed. */
+#include "gateway/check_key.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/base/sign.h"
+
+#define SAYS_BYTES (2 * SIGN_PATH_BYTES + 256)
+
+static enum err say(const struct config *config, struct config_problems *problems, const char *what,
+                    enum err err)
+{
+    const enum err added = config_problems_add(problems, config, SPAN("meter.signing_key"),
+                                               config->signing_key_line, what);
+
+    return added != OK ? added : err;
+}
+
+/* The start makes a new key, if it can. */
+static enum err judge_absent(const struct config *config, const char *path,
+                             struct config_problems *problems)
+{
+    char folder[SIGN_PATH_BYTES], public_path[SIGN_PATH_BYTES], says[SAYS_BYTES];
+    const char *slash = strrchr(path, '/');
+    struct stat about;
+
+    (void)snprintf(folder, sizeof(folder), "%.*s",
+                   slash == NULL   ? 1
+                   : slash == path ? 1
+                                   : (int)(slash - path),
+                   slash == NULL ? "." : path);
+    sign_public_path(path, public_path);
+    /* The journal's own folder is made before the key. */
+    if (stat(folder, &about) != 0 && !span_equal(span_of(folder), config->journal)) {
+        (void)snprintf(says, sizeof(says),
+                       "expected a file in a folder that there is: %s: %s; the start would fail",
+                       folder, strerror(errno));
+        return say(config, problems, says, ERR_BAD_VALUE);
+    }
+    (void)snprintf(says, sizeof(says),
+                   "note: there is no %s: the start makes a new key, and its public key %s", path,
+                   public_path);
+    return say(config, problems, says, OK);
+}
+
+enum err check_key(const struct config *config, struct config_problems *problems)
+{
+    char path[SIGN_PATH_BYTES], says[SAYS_BYTES], problem[SAYS_BYTES - 64];
+    struct verify_key *key = NULL;
+    struct stat about;
+
+    if (config->signing_key.size == 0 || config->journal.size == 0)
+        return OK;
+    (void)snprintf(path, sizeof(path), "%.*s", (int)config->signing_key.size,
+                   config->signing_key.data);
+    if (stat(path, &about) != 0)
+        return judge_absent(config, path, problems);
+    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        (void)snprintf(says, sizeof(says), "expected %s to be its owner's alone: chmod 600 it",
+                       path);
+        return say(config, problems, says, ERR_BAD_VALUE);
+    }
+    if (access(path, R_OK) != 0) {
+        (void)snprintf(says, sizeof(says), "note: %s was not looked into: %s", path,
+                       strerror(errno));
+        return say(config, problems, says, OK);
+    }
+    if (verify_key_open(path, &key, problem, sizeof(problem)) != OK) {
+        (void)snprintf(says, sizeof(says), "expected an Ed25519 private key: %s", problem);
+        return say(config, problems, says, ERR_BAD_VALUE);
+    }
+    verify_key_close(key);
+    return OK;
+}
