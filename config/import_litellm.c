@@ -333,8 +333,8 @@ enum err import_litellm_text(const char *name, struct span text, struct config_i
         goto out;
     import_reserve_names(plan, text);
     if (problems.error_count > 0)
-        import_left_out(plan, 1, "file", "%zu keys that are no names, or texts with a NUL byte",
-                        problems.error_count);
+        import_left_out(plan, 1, "file", "%zu key%s that are no names, or texts with a NUL byte",
+                        problems.error_count, span_plural(problems.error_count));
     read_all(plan, root);
     err = import_plan_print(plan, out_import);
 

@@ -351,7 +351,8 @@ void access_line(const struct exchange *x, int64_t cost_pusd)
         const bool may = stranger_may(x->worker->wall_us, &left_out);
         if (left_out > 0)
             log_event(LOG_INFO, "access_lines_left_out",
-                      "%lld requests of nobody known in one second", (long long)left_out);
+                      "%lld request%s of nobody known in one second", (long long)left_out,
+                      span_plural((uint64_t)left_out));
         if (!may)
             return;
     }

@@ -136,15 +136,18 @@ static void print_sums(const struct audit_sums *sums, bool json)
                      sums->anchors, sums->findings, sums->rows_after_last_anchor, pusd, usd);
         return;
     }
-    (void)printf("%" PRIu64 " files, %" PRIu64 " lines, %" PRIu64 " calls, %" PRIu64
-                 " adjusts, %" PRIu64 " signed heads, %" PRIu64 " anchors\n",
-                 sums->files, sums->lines, sums->calls, sums->adjusts, sums->heads, sums->anchors);
+    (void)printf("%" PRIu64 " file%s, %" PRIu64 " line%s, %" PRIu64 " call%s, %" PRIu64
+                 " adjust%s, %" PRIu64 " signed head%s, %" PRIu64 " anchor%s\n",
+                 sums->files, span_plural(sums->files), sums->lines, span_plural(sums->lines),
+                 sums->calls, span_plural(sums->calls), sums->adjusts, span_plural(sums->adjusts),
+                 sums->heads, span_plural(sums->heads), sums->anchors, span_plural(sums->anchors));
     (void)printf("charged: %s USD\n", usd);
     (void)printf("rows after the last anchor: %" PRIu64 "\n", sums->rows_after_last_anchor);
     if (sums->findings == 0)
         (void)printf("good: nothing was found\n");
     else
-        (void)printf("NOT GOOD: %" PRIu64 " findings\n", sums->findings);
+        (void)printf("NOT GOOD: %" PRIu64 " finding%s\n", sums->findings,
+                     span_plural(sums->findings));
 }
 
 /* ---- running ---- */

@@ -55,8 +55,10 @@ int cmd_check(int argc, char **argv)
     else if (problems.text != NULL)
         (void)fputs(problems.text, ok ? stdout : stderr);
     if (ok && !json)
-        (void)printf("%s: good: %u models, %u classes, %u tenants\n", path, config->model_count,
-                     config->class_count, config->tenant_count);
+        (void)printf("%s: good: %u model%s, %u class%s, %u tenant%s\n", path, config->model_count,
+                     span_plural(config->model_count), config->class_count,
+                     config->class_count == 1 ? "" : "es", config->tenant_count,
+                     span_plural(config->tenant_count));
     config_problems_free(&problems);
     config_put(config);
     return ok ? 0 : 1;

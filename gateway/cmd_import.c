@@ -84,13 +84,16 @@ static void print_text(bool ok, const struct arguments *arguments,
     if (import->notes.text != NULL)
         (void)fputs(import->notes.text, stderr);
     if (ok && arguments->prices)
-        (void)fprintf(stderr, "%s: price lists of %zu models taken over, %zu left out, %zu notes\n",
-                      arguments->path, import->model_count, import->left_out_count, noted);
+        (void)fprintf(stderr,
+                      "%s: price lists of %zu model%s taken over, %zu left out, %zu note%s\n",
+                      arguments->path, import->model_count, span_plural(import->model_count),
+                      import->left_out_count, noted, span_plural(noted));
     else if (ok)
         (void)fprintf(stderr,
-                      "%s: %zu models with %zu replicas taken over, %zu left out, %zu notes\n",
-                      arguments->path, import->model_count, import->replica_count,
-                      import->left_out_count, noted);
+                      "%s: %zu model%s with %zu replica%s taken over, %zu left out, %zu note%s\n",
+                      arguments->path, import->model_count, span_plural(import->model_count),
+                      import->replica_count, span_plural(import->replica_count),
+                      import->left_out_count, noted, span_plural(noted));
 }
 
 /* To standard output, or into a file that is not there yet. */

@@ -47,10 +47,10 @@ static void print_totals(const char *when, const struct totals *totals)
     char usd[MONEY_TEXT_BYTES];
 
     (void)money_print_usd(totals->cost_pusd, usd);
-    (void)printf("%s: %" PRId64 " calls, tokens input %" PRId64 " cached_input %" PRId64
+    (void)printf("%s: %" PRId64 " call%s, tokens input %" PRId64 " cached_input %" PRId64
                  " cache_write %" PRId64 " output %" PRId64 " reasoning %" PRId64 ", USD %s\n",
-                 when, totals->calls, totals->tokens[0], totals->tokens[1], totals->tokens[2],
-                 totals->tokens[3], totals->tokens[4], usd);
+                 when, totals->calls, span_plural((uint64_t)totals->calls), totals->tokens[0],
+                 totals->tokens[1], totals->tokens[2], totals->tokens[3], totals->tokens[4], usd);
 }
 
 static bool are_equal(const struct totals *a, const struct totals *b)
@@ -105,8 +105,8 @@ static int run(struct books *books, bool rebuild)
         (void)fprintf(stderr, "tollgate: %s\n", problem);
         return 1;
     }
-    (void)printf("%" PRId64 " rows in %" PRIu64 ".%03" PRIu64 " s\n", rows, took_ms / MS_PER_S,
-                 took_ms % MS_PER_S);
+    (void)printf("%" PRId64 " row%s in %" PRIu64 ".%03" PRIu64 " s\n", rows,
+                 span_plural((uint64_t)rows), took_ms / MS_PER_S, took_ms % MS_PER_S);
     if (rebuild) {
         print_comparison(books, knew_before, &before, &after);
     } else {
@@ -114,7 +114,9 @@ static int run(struct books *books, bool rebuild)
         print_totals("after", &after);
     }
     if (books_behind(books) > 0)
-        (void)printf("%" PRId64 " lines of the journal are not in\n", books_behind(books));
+        (void)printf("%" PRId64 " line%s of the journal %s not in\n", books_behind(books),
+                     span_plural((uint64_t)books_behind(books)),
+                     books_behind(books) == 1 ? "is" : "are");
     if (rebuild && knew_before && books_aside(books)[0] == '\0' && !are_equal(&before, &after))
         return 1;
     return damage == OK ? 0 : 1;

@@ -327,14 +327,26 @@ static void note_restart(struct server *server, const struct config *config)
     const struct config *old = server->started_with;
     const bool same_admin = old->admin_present == config->admin_present &&
                             span_equal(old->admin.address, config->admin.address);
-    snprintf(server->restart_needed, sizeof server->restart_needed, "%s%s%s%s%s%s%s%s",
-             listens_alike(old, config) ? "" : "listen ", same_admin ? "" : "admin ",
-             old->workers == config->workers ? "" : "workers ",
-             span_equal(old->gateway, config->gateway) ? "" : "gateway ",
-             span_equal(old->journal, config->journal) ? "" : "meter.journal ",
-             books_alike(old, config) ? "" : "meter ",
-             names_alike(old, config) ? "" : "names.servers ",
-             old->limits_in_flight == config->limits_in_flight ? "" : "limits.in_flight ");
+    const struct {
+        const char *name;
+        bool same;
+    } keys[] = {
+        {"listen", listens_alike(old, config)},
+        {"admin", same_admin},
+        {"workers", old->workers == config->workers},
+        {"gateway", span_equal(old->gateway, config->gateway)},
+        {"meter.journal", span_equal(old->journal, config->journal)},
+        {"meter", books_alike(old, config)},
+        {"names.servers", names_alike(old, config)},
+        {"limits.in_flight", old->limits_in_flight == config->limits_in_flight},
+    };
+    char *needed = server->restart_needed;
+    size_t size = 0;
+    needed[0] = '\0';
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!keys[i].same)
+            size += (size_t)snprintf(needed + size, sizeof server->restart_needed - size, "%s%s",
+                                     size > 0 ? " " : "", keys[i].name);
     if (server->restart_needed[0])
         log_event(LOG_WARN, "restart_needed", "changed, but read at start alone: %s",
                   server->restart_needed);
@@ -614,8 +626,8 @@ int server_run(struct config *config, const char *config_path)
     if (!open_all(server, config))
         goto out;
     catch_signals();
-    log_event(LOG_INFO, "ready", "%u workers, configuration from %.*s", server->worker_count,
-              (int)config->file.size, config->file.data);
+    log_event(LOG_INFO, "ready", "%u worker%s, configuration from %.*s", server->worker_count,
+              span_plural(server->worker_count), (int)config->file.size, config->file.data);
     atomic_store(&server->other_workers, server->worker_count - 1);
     for (started = 1; started < server->worker_count; started++)
         if (pthread_create(&threads[started], NULL, run_worker, &server->workers[started]) != 0)

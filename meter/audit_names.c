@@ -339,6 +339,6 @@ void audit_unmet(struct audit *audit, uint32_t piece)
         return;
     print_source(audit, first->from, first->from_offset, source, sizeof(source));
     audit_tell(audit, AUDIT_MISSING, audit->pieces[piece].file.name, first->seq, -1,
-               "line %" PRIu64 " is not there; %s names it (%" PRIu64 " such lines in all)",
-               first->seq, source, count);
+               "line %" PRIu64 " is not there; %s names it (%" PRIu64 " such line%s in all)",
+               first->seq, source, count, span_plural(count));
 }

@@ -65,8 +65,8 @@ static bool check_number(struct chain *chain, const struct record *record)
              expected, record->seq - 1);
     else if (record->seq > expected)
         tell(chain, AUDIT_CHAIN, record->seq,
-             "seq %" PRIu64 " comes after %" PRIu64 ": %" PRIu64 " lines are missing", record->seq,
-             chain->seq, record->seq - expected);
+             "seq %" PRIu64 " comes after %" PRIu64 ": %" PRIu64 " line%s missing", record->seq,
+             chain->seq, record->seq - expected, record->seq - expected == 1 ? " is" : "s are");
     else
         tell(chain, AUDIT_CHAIN, record->seq,
              "seq %" PRIu64 " comes after %" PRIu64 ": it comes twice, or out of its order",

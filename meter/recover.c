@@ -398,15 +398,15 @@ static void end_table(struct recovery *recovery, int fd)
 {
     const uint32_t damaged = recovery->table.damaged;
 
-    log_event(LOG_WARN, "table_recovered", "%s: a process died with %zu requests in its table",
-              recovery->name, recovery->ids.count);
+    log_event(LOG_WARN, "table_recovered", "%s: a process died with %zu request%s in its table",
+              recovery->name, recovery->ids.count, span_plural(recovery->ids.count));
     recovery->report->tables++;
     if (damaged == 0) {
         store_bury_table(recovery->store, recovery->name, fd);
         return;
     }
     log_event(LOG_ERROR, "table_damaged",
-              "%s: %u slots are damaged and have no row; the file is kept as %s.damaged",
+              "%s: damaged slots, without a row: %u; the file is kept as %s.damaged",
               recovery->name, damaged, recovery->name);
     store_set_table_aside(recovery->store, recovery->name, fd);
 }

@@ -347,6 +347,6 @@ void log_flush(void)
     dropped += flush_stream(&events);
     (void)pthread_mutex_unlock(&flush_lock);
     if (dropped > 0)
-        log_event(LOG_WARN, "log_lines_dropped", "%llu lines found no room",
-                  (unsigned long long)dropped);
+        log_event(LOG_WARN, "log_lines_dropped", "%llu line%s found no room",
+                  (unsigned long long)dropped, span_plural(dropped));
 }

@@ -44,6 +44,12 @@ static inline bool span_starts(struct span text, struct span with)
     return text.size >= with.size && memcmp(text.data, with.data, with.size) == 0;
 }
 
+/* The end of a noun that is counted: "s", but of one "". */
+static inline const char *span_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* The rest of text from byte at on; at must not lie behind its end. */
 static inline struct span span_from(struct span text, size_t at)
 {

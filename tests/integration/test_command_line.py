@@ -77,6 +77,7 @@ class CommandLine(unittest.TestCase):
     def test_a_good_file_is_good(self):
         code, text = self.check(GOOD)
         self.assertEqual(code, 0, text)
+        self.assertIn(": good: 1 model, 0 classes, 1 tenant\n", text)
         code, text = self.check(json.dumps({
             "listen": [{"address": "127.0.0.1:4000"}],
             "models": {"small": harness.model(("s1", 8001))},

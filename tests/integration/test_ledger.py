@@ -176,7 +176,7 @@ class Ledger(unittest.TestCase):
             harness.pathlib.Path(self.ledger + name).unlink(missing_ok=True)
         said, errors = self.run_ledger("feed", status=1)
         self.assertIn(f"{path.name}: byte {offset}: ", errors)
-        self.assertIn("after: 1 calls", "\n".join(said))
+        self.assertIn("after: 1 call,", "\n".join(said))
 
     def test_anchors_name_the_newest_line(self):
         gateway = self.start()
