@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "config/base/arena.h"
+#include "config/base/zone.h"
 #include "config/check.h"
 #include "config/default.h"
 #include "config/reader.h"
@@ -104,6 +105,14 @@ static enum err index_models(struct snapshot *snapshot)
             add_name(snapshot, config->models[i].aliases[k], &config->models[i]);
     }
     return OK;
+}
+
+const struct zone *config_zone_of(const struct config *config, struct span tenant)
+{
+    for (uint32_t i = 0; i < config->tenant_count; i++)
+        if (span_equal(config->tenants[i].name, tenant))
+            return config->tenants[i].zone;
+    return zone_utc();
 }
 
 const struct config_model *config_find_model(const struct config *config, struct span name)

@@ -310,6 +310,9 @@ const struct config_key *config_find_key(const struct config *config,
 /* The model with this name or alias; NULL when there is none. */
 const struct config_model *config_find_model(const struct config *config, struct span name);
 
+/* The zone in which a tenant's days and months begin; UTC for a name that is none. */
+const struct zone *config_zone_of(const struct config *config, struct span tenant);
+
 /* The price row that holds at a moment; NULL before the first one and after the last. */
 const struct price *config_price_at(const struct config_model *model, int64_t wall_us);
 

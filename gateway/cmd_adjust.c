@@ -26,10 +26,14 @@ struct arguments {
 static const char help[] =
     "usage: tollgate adjust ROW_ID --void | --usd AMOUNT, or\n"
     "       tollgate adjust --tenant T --at WHEN --usd AMOUNT [--force]\n"
-    "       each with --by NAME --why TEXT [--config FILE | --journal DIR] [--ledger FILE] "
-    "[--json]\n"
+    "       each with --by NAME --why TEXT [--amend] [--config FILE | --journal DIR]\n"
+    "       [--ledger FILE] [--json]\n"
     "ROW_ID: GATEWAY/EPOCH/SEQ, as tollgate why prints it. AMOUNT: in USD, what is added; -0.01 "
     "gives back.\n"
+    "A correction counts in the month of its row; when that is closed (a day after its end), in "
+    "this "
+    "one.\n"
+    "--amend: in the closed one, whose invoice then has to be sent anew.\n"
     "--force books it for a tenant that neither configuration nor books know.\n";
 
 static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
@@ -42,6 +46,7 @@ static bool read_arguments(struct arguments *arguments, int argc, char **argv, i
         ARGUMENT_TEXT("--by", "the name of who corrects", &arguments->by),
         ARGUMENT_TEXT("--why", "the reason", &arguments->why),
         ARGUMENT_FLAG("--void", &arguments->adjust.void_row),
+        ARGUMENT_FLAG("--amend", &arguments->adjust.amend),
         ARGUMENT_FLAG("--force", &arguments->force),
         ARGUMENT_FLAG("--json", &arguments->json),
     };

@@ -94,8 +94,8 @@ static json_int_t member_number(const json_t *row, const char *name)
     return json_integer_value(json_object_get(row, name));
 }
 
-/* A correction, or a credit of its own. One that came when its month was closed corrects what was
- * invoiced. */
+/* A correction, or a credit of its own. One of a row in a closed month, or that amends one,
+ * corrects what was invoiced. */
 static void print_adjust(struct month *month, const json_t *row)
 {
     struct focus_charge charge = month->charge;
@@ -111,7 +111,8 @@ static void print_adjust(struct month *month, const json_t *row)
     charge.category = charge.cost_pusd < 0 && member_text(row, "adjusts").data == NULL
                           ? FOCUS_CREDIT
                           : FOCUS_ADJUSTMENT;
-    charge.correction = member_number(row, "at_us") >= charge.billing.until_us + INVOICE_GRACE_US;
+    charge.correction = json_object_get(row, "corrects_us") != NULL ||
+                        member_number(row, "at_us") >= charge.billing.until_us + INVOICE_GRACE_US;
     charge.charged = period_around(month->zone, PERIOD_HOUR, member_number(row, "admitted_us"));
     charge.model = member_text(row, "model");
     charge.what = member_text(row, "why");

@@ -282,6 +282,8 @@ static json_t *adjust_tree(const struct record *record, const struct invoice *in
                              usd_tree(record->cost_pusd));
     const char *id = json_string_value(json_object_get(tree, "row"));
 
+    if (record->corrects_us != 0)
+        (void)json_object_set_new(tree, "corrects", moment_tree(record->corrects_us));
     (void)json_object_set_new(tree, "invoice_line", line_tree(find_adjust(invoice, id)));
     (void)json_object_set_new(tree, "invoice", invoice_tree(invoice));
     return tree;
@@ -519,6 +521,8 @@ static void print_adjust(const json_t *row)
 
     (void)printf("adjust %s\n", text_of(row, "row"));
     print_field("adjusts", text_of(row, "adjusts"));
+    if (json_object_get(row, "corrects") != NULL)
+        print_field("corrects", text_of(row, "corrects"));
     print_field("made", text_of(row, "made"));
     print_field("by", text_of(row, "by"));
     print_field("why", text_of(row, "why"));

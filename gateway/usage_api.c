@@ -251,13 +251,8 @@ void usage_api_ask(struct exchange *x)
 static bool read_zone(const struct config *config, struct span name, struct span tenant,
                       const struct zone **out_zone)
 {
-    *out_zone = zone_utc();
-    if (name.data)
-        return zone_find(name, out_zone) == OK;
-    for (uint32_t i = 0; tenant.data && i < config->tenant_count; i++)
-        if (span_equal(config->tenants[i].name, tenant))
-            *out_zone = config->tenants[i].zone;
-    return true;
+    *out_zone = config_zone_of(config, tenant);
+    return name.data == NULL || zone_find(name, out_zone) == OK;
 }
 
 /* Fills question->ask; NULL, or the parameter that is wrong (static). */

@@ -32,6 +32,7 @@
 struct correction {
     const struct config *config;
     const struct books_adjust *ask;
+    int64_t now_us;
     char *problem;
     size_t problem_size;
     struct store store;
@@ -41,7 +42,8 @@ struct correction {
     struct history history;
     /* The row that is corrected, its texts as they are. */
     char tenant[NAME_BYTES_MAX], key_id[NAME_BYTES_MAX], model[NAME_BYTES_MAX];
-    int64_t admitted_us;
+    int64_t admitted_us;           /* the moment that the adjust counts in */
+    int64_t corrects_us;           /* the row's, when its month is closed; else 0 */
     money_sum was_pusd, left_pusd; /* charged; and less what was taken back */
 };
 
@@ -183,6 +185,29 @@ static enum err check_ask(struct correction *correction)
     return OK;
 }
 
+/* Is the tenant's month of this moment over, and its grace? Its invoice may have been sent. */
+static bool is_closed(const struct correction *correction, int64_t at_us)
+{
+    const struct zone *zone = config_zone_of(correction->config, span_of(correction->tenant));
+    const struct period month = period_around(zone, PERIOD_MONTH, at_us);
+
+    return correction->now_us >= INVOICE_GRACE_US &&
+           month.until_us <= correction->now_us - INVOICE_GRACE_US;
+}
+
+/* Where it counts: what comes to light about a closed month is for the invoice of this one. */
+static enum err decide_month(struct correction *correction)
+{
+    if (correction->ask->amend || !is_closed(correction, correction->admitted_us))
+        return OK;
+    if (correction->ask->adjusts.size == 0)
+        return refuse(correction, "the month of that moment is closed, its invoice may have been "
+                                  "sent: name a moment of this month, or --amend the closed one");
+    correction->corrects_us = correction->admitted_us;
+    correction->admitted_us = correction->now_us;
+    return OK;
+}
+
 static enum err decide(struct correction *correction, int64_t *out_pusd)
 {
     const struct books_adjust *ask = correction->ask;
@@ -192,7 +217,8 @@ static enum err decide(struct correction *correction, int64_t *out_pusd)
     if (ask->adjusts.size == 0) {
         memcpy(correction->tenant, ask->tenant.data, ask->tenant.size);
         correction->admitted_us = ask->admitted_us;
-        return decide_amount(correction, out_pusd);
+        err = decide_month(correction);
+        return err == OK ? decide_amount(correction, out_pusd) : err;
     }
     (void)snprintf(id, sizeof(id), "%.*s", (int)ask->adjusts.size, ask->adjusts.data);
     err = files_list(correction->store.directory_fd, &correction->files, &correction->file_count,
@@ -201,6 +227,8 @@ static enum err decide(struct correction *correction, int64_t *out_pusd)
         err = find_row(correction, id);
     for (size_t i = 0; err == OK && i < correction->file_count; i++)
         take_adjusts(correction, &correction->files[i], id);
+    if (err == OK)
+        err = decide_month(correction);
     return err == OK ? decide_amount(correction, out_pusd) : err;
 }
 
@@ -233,6 +261,7 @@ static enum err render(struct correction *correction, int64_t pusd, int64_t now_
                                       .usage = {-1, -1, -1, -1, -1},
                                       .cost_pusd = pusd,
                                       .admitted_us = correction->admitted_us,
+                                      .corrects_us = correction->corrects_us,
                                       .at_us = now_us,
                                       .by = ask->by,
                                       .why = ask->why};
@@ -357,8 +386,11 @@ enum err books_adjust(struct books *books, const struct config *config,
                       const struct books_adjust *adjust, int64_t now_us, char out_id[128],
                       int64_t *out_pusd, char *problem, size_t problem_size)
 {
-    struct correction correction = {
-        .config = config, .ask = adjust, .problem = problem, .problem_size = problem_size};
+    struct correction correction = {.config = config,
+                                    .ask = adjust,
+                                    .now_us = now_us,
+                                    .problem = problem,
+                                    .problem_size = problem_size};
     int64_t pusd = 0;
     enum err err = check_ask(&correction);
 

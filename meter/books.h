@@ -239,10 +239,13 @@ struct books_adjust {
     bool void_row;       /* takes all back that the row charged, less what was taken back before */
     money_sum add_pusd;  /* else: this much more (negative: less) */
     int64_t admitted_us; /* when adjusts is empty: the moment it belongs to */
+    bool amend;          /* may change the invoice of a month that is closed */
     struct span by, why;
 };
 
-/* Writes an adjust row into a file of its own epoch (open line, row, head) and feeds the ledger.
+/* Writes an adjust row into a file of its own epoch (open line, row, head) and feeds the ledger. A
+ * month of the tenant's that ended more than the grace ago is closed: unless it is to be amended,
+ * the correction of a row in it counts now, and a credit of its own is refused there.
  * *out_id: "g1/9/2". Errors: ERR_BAD_VALUE (no such row, nothing left to take back, the amount does
  * not fit 64 bits or takes back more than was charged), ERR_INTERNAL. */
 MUST_CHECK enum err books_adjust(struct books *books, const struct config *config,

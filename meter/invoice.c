@@ -290,14 +290,6 @@ static enum invoice_state state_of(const struct books *books, const struct invoi
 
 /* ---- the whole ---- */
 
-static const struct zone *zone_of(const struct config *config, struct span tenant)
-{
-    for (uint32_t i = 0; i < config->tenant_count; i++)
-        if (span_equal(config->tenants[i].name, tenant) && config->tenants[i].zone)
-            return config->tenants[i].zone;
-    return zone_utc();
-}
-
 static enum err read_all(struct reading *reading)
 {
     struct books_ask ask = {.by = {BY_MODEL, BY_TIER, BY_PRICES}, .by_count = 3};
@@ -356,7 +348,7 @@ enum err books_invoice(struct books *books, const struct config *config, struct 
     for (int i = 0; i < READINGS_MAX && err == OK; i++) {
         struct reading reading = {.books = books,
                                   .config = config,
-                                  .zone = zone_of(config, tenant),
+                                  .zone = config_zone_of(config, tenant),
                                   .sheet = invoice_sheet_new(tenant, period),
                                   .problem = problem,
                                   .problem_size = problem_size};

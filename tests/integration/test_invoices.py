@@ -5,8 +5,10 @@ For:       what these commands print about the calls of a running gateway, and a
            hand: sums, months of a zone whose clocks change, discounts, drafts.
 """
 
+import csv
 import datetime
 import decimal
+import io
 import json
 import pathlib
 import subprocess
@@ -386,15 +388,46 @@ class OfJournalsMadeByHand(Checks):
         self.assertIn("total 0.00 USD",
                       run("invoice", "globex", "2025-08", "--journal", self.home / "rows"))
 
-    def test_a_credit_goes_to_a_tenant_that_something_knows(self):
-        self.call(1759300000, 1000, tenant="globex")
-        self.invoice("2025-10")
-        config = ("--config", self.home / "tollgate.yaml")
+    def make_key(self):
         key = self.home / "rows" / "signing.key"
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True,
                        timeout=60)
         key.chmod(0o600)
-        more = ("--at", "2025-10-02", "--usd", "-5", "--by", "ann", "--why", "late", *config)
+
+    def test_what_comes_to_light_of_a_closed_month_is_for_the_invoice_of_this_one(self):
+        self.call(1759300000, 1000, tenant="acme")
+        self.invoice("2025-10")
+        self.make_key()
+        more = ("--by", "ann", "--why", "late", "--config", self.home / "tollgate.yaml")
+
+        run("adjust", "g1/1/1", "--usd", "-0.001", *more)
+
+        self.assertEqual(self.invoice("2025-10")["exact_usd"], "0.002", "it has been sent")
+        found = self.invoice("month")
+        self.assertEqual((found["exact_usd"], found["lines"][0]["what"]), ("-0.001", "late"))
+        rows = json.loads(run("why", "g1/1/1", "--json", *more[4:]))
+        self.assertEqual(rows[1]["corrects"], "2025-10-01T06:26:40Z")
+        self.assertEqual(rows[1]["invoice"]["from"], found["period"]["from"])
+        for period, classes in (("month", {"Correction"}), ("2025-10", {""})):
+            lines = csv.DictReader(io.StringIO(run("usage", "--focus", "--period", period,
+                                                   "--tenant", "acme", *more[4:])))
+            self.assertEqual({line["ChargeClass"] for line in lines}, classes, period)
+
+        # A credit of its own has to name a month that is open, or say that it means it.
+        credit = ("adjust", "--tenant", "acme", "--at", "2025-10-02", "--usd", "-5", *more)
+        self.assertIn("is closed", run(*credit, status=1))
+        run(*credit, "--amend")
+        run("adjust", "g1/1/1", "--void", "--amend", *more)
+        self.assertEqual(self.invoice("2025-10")["exact_usd"], "-4.999")
+        self.assertEqual(self.invoice("month")["exact_usd"], "-0.001")
+
+    def test_a_credit_goes_to_a_tenant_that_something_knows(self):
+        self.call(1759300000, 1000, tenant="globex")
+        self.invoice("2025-10")
+        config = ("--config", self.home / "tollgate.yaml")
+        self.make_key()
+        more = ("--at", "2025-10-02", "--amend", "--usd", "-5", "--by", "ann", "--why", "late",
+                *config)
         for meant, name in (("acme", "acne"), ("globex", "globexx")):
             said = run("adjust", "--tenant", name, *more, status=2)
             self.assertIn(f"no tenant {name}", said)

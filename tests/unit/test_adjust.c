@@ -4,9 +4,10 @@
  * Promises:  1. A correction is an epoch of its own: open, adjust, head; what was there is
  *               untouched, and an audit of all of it is good.
  *            2. A void takes back what is left of a charge, once; no correction takes back more
- * than was charged.
+ *               than was charged.
  *            3. What cannot be corrected is refused, and nothing is written then.
- *            4. Tenant, key, model and moment are the corrected row's. */
+ *            4. Tenant, key, model and moment are the corrected row's.
+ *            5. What corrects a row in a closed month counts now, and says so. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -45,13 +46,15 @@ static int stop(void **state)
     return 0;
 }
 
+static int64_t now_us = PAPER_NOON_US;
+
 static enum err adjust(struct books_adjust ask)
 {
     if (ask.by.size == 0)
         ask.by = SPAN("ops");
     if (ask.why.size == 0)
         ask.why = SPAN("a dispute");
-    return books_adjust(NULL, &config, &ask, PAPER_NOON_US, id, &pusd, problem, sizeof(problem));
+    return books_adjust(NULL, &config, &ask, now_us, id, &pusd, problem, sizeof(problem));
 }
 
 #define ADJUST(...) adjust((struct books_adjust){__VA_ARGS__})
@@ -184,13 +187,40 @@ static void no_more_is_taken_back_than_was_charged(void **state)
 static void a_credit_stands_by_itself(void **state)
 {
     (void)state;
-    assert_int_equal(ADJUST(.tenant = SPAN("globex"), .add_pusd = -700, .admitted_us = 42), OK);
+    assert_int_equal(
+        ADJUST(.tenant = SPAN("globex"), .add_pusd = -700, .admitted_us = 42, .amend = true), OK);
     assert_int_equal(pusd, -700);
     assert_int_equal(row_of("g1-2-1.jsonl", 2).admitted_us, 42);
     assert_true(span_equal(row_of("g1-2-1.jsonl", 2).tenant, SPAN("globex")));
     assert_int_equal(ADJUST(.adjusts = SPAN("g1/2/2"), .add_pusd = 701), ERR_BAD_VALUE);
     assert_int_equal(ADJUST(.adjusts = SPAN("g1/2/2"), .void_row = true), OK);
     assert_int_equal(pusd, 700);
+    assert_audit_is_good();
+}
+
+/* The rows are of December 2025, which closes on 2 January. */
+static void a_closed_month_is_left_as_it_is(void **state)
+{
+    (void)state;
+    const int64_t closes_us = INT64_C(1767312000000000);
+
+    now_us = closes_us - 1;
+    assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .add_pusd = -1), OK);
+    assert_int_equal(row_of("g1-2-1.jsonl", 2).corrects_us, 0);
+    assert_in_range(row_of("g1-2-1.jsonl", 2).admitted_us, PAPER_NOON_US, PAPER_NOON_US + 100);
+
+    now_us = closes_us;
+    assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .add_pusd = -1), OK);
+    assert_in_range(row_of("g1-3-1.jsonl", 2).corrects_us, PAPER_NOON_US, PAPER_NOON_US + 100);
+    assert_int_equal(row_of("g1-3-1.jsonl", 2).admitted_us, closes_us);
+    assert_int_equal(ADJUST(.tenant = SPAN("globex"), .add_pusd = -1, .admitted_us = PAPER_NOON_US),
+                     ERR_BAD_VALUE);
+    assert_non_null(strstr(problem, "closed"));
+
+    assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .add_pusd = -1, .amend = true), OK);
+    assert_int_equal(row_of("g1-4-1.jsonl", 2).corrects_us, 0);
+    assert_in_range(row_of("g1-4-1.jsonl", 2).admitted_us, PAPER_NOON_US, PAPER_NOON_US + 100);
+    now_us = PAPER_NOON_US;
     assert_audit_is_good();
 }
 
@@ -277,6 +307,7 @@ int main(void)
         TEST(a_void_takes_what_is_left),
         TEST(no_more_is_taken_back_than_was_charged),
         TEST(a_credit_stands_by_itself),
+        TEST(a_closed_month_is_left_as_it_is),
         TEST(what_cannot_be_corrected_is_refused),
         TEST(a_correction_is_not_corrected),
         TEST(what_one_that_was_killed_left_aside_is_written_over),
