@@ -220,7 +220,8 @@ static enum err prepare_tables(struct ledger *ledger, char *problem, size_t prob
     }
     if (err == OK && version == LEDGER_VERSION && !ledger->read_only)
         err = ledger_run(ledger, LEDGER_JOURNAL_TABLE, problem, problem_size);
-    if (err != OK || version == LEDGER_VERSION)
+    ledger->unmade = version == 0;
+    if (err != OK || version == LEDGER_VERSION || (ledger->unmade && ledger->looking))
         return err;
     (void)snprintf(problem, problem_size,
                    "ledger %s: version %d, this program knows %d; " LEDGER_WAY_OUT, ledger->path,
@@ -279,7 +280,7 @@ static enum err open_with(const char *path, const char *settings, struct ledger 
         return ERR_NO_MEMORY;
     }
     ledger->lock_fd = -1;
-    ledger->read_only = settings == NULL;
+    ledger->looking = ledger->read_only = settings == NULL;
     (void)snprintf(ledger->path, sizeof(ledger->path), "%s", path);
     err = open_database(ledger, problem, problem_size);
     if (err == OK && !ledger->read_only)
@@ -329,10 +330,19 @@ enum err ledger_open_aside(const char *path, struct ledger **out_ledger, char *p
 enum err ledger_look(const char *path, struct ledger **out_ledger, char *problem,
                      size_t problem_size)
 {
+    struct ledger *ledger = NULL;
+    enum err err;
+
     *out_ledger = NULL;
     if (access(path, R_OK) != 0)
         return OK;
-    return open_with(path, NULL, out_ledger, problem, problem_size);
+    err = open_with(path, NULL, &ledger, problem, problem_size);
+    if (err == OK && ledger->unmade) {
+        ledger_close(ledger);
+        ledger = NULL;
+    }
+    *out_ledger = ledger;
+    return err;
 }
 
 /* ---- another file in its place ---- */

@@ -70,6 +70,8 @@ struct ledger {
     ino_t inode;
     int lock_fd; /* -1: may only be read, or belongs to a rebuild */
     bool read_only;
+    bool looking; /* ledger_look(): it may be one whose tables are not made yet (unmade) */
+    bool unmade;
     _Atomic bool interrupted;
     uint64_t deadline_ns; /* 0: none */
     int64_t behind;

@@ -971,6 +971,8 @@ static void a_check_makes_nothing(void **state)
     config.ledger_line = 8;
     assert_int_equal(books_check(&config, &problems), OK);
     assert_int_equal(access(ledger_at, F_OK), -1);
+    append("ledger.sqlite", ""); /* of a start that came no further */
+    assert_int_equal(books_check(&config, &problems), OK);
     write_journal_in("journal", 2, 5);
     fed_from("journal");
     config.journal = SPAN("/no/such/journal");
