@@ -183,6 +183,39 @@ class BillingPage(unittest.TestCase):
                 yield json.loads(line)
 
 
+class Metrics(unittest.TestCase):
+    def test_those_that_pages_name_are_there(self):
+        holder = tempfile.TemporaryDirectory(prefix="tollgate-test-")
+        self.addCleanup(holder.cleanup)
+        folder = holder.name
+        fake = harness.Fake(folder, "s1")
+        self.addCleanup(fake.stop)
+        gateway = harness.Gateway(
+            {"models": {"small": harness.model(("s1", fake.port))},
+             "classes": [{"name": "default", "match": {}}], "tenants": harness.tenants(),
+             "meter": {"journal": f"{folder}/journal", "ledger": f"sqlite:{folder}/ledger.db",
+                       "anchor": {"file": f"{folder}/anchors"}, "anchor_every": "1s"}},
+            harness.ENVIRONMENT, directory=folder)
+        self.addCleanup(gateway.stop)
+
+        def metrics():
+            text = gateway.admin("/metrics").body.decode()
+            known = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
+            return known if "tollgate_anchor_age_ms" in known else None
+
+        known = harness.wait_until(metrics, 20)
+        self.assertTrue(known)
+        named = {}
+        for path in (harness.ROOT / "README.md", *sorted((harness.ROOT / "docs").glob("*.md"))):
+            for name in re.findall(r"\btollgate_\w+", path.read_text("utf-8")):
+                named.setdefault(name, path.name)
+        self.assertGreater(len(named), 10)
+        # A name that ends in _ stands for all that begin so.
+        self.assertEqual({name: page for name, page in named.items()
+                          if name not in known and not (
+                              name[-1] == "_" and any(one.startswith(name) for one in known))}, {})
+
+
 class Readme(unittest.TestCase):
     def test_its_example_is_a_configuration(self):
         page = (harness.ROOT / "README.md").read_text("utf-8")
