@@ -27,16 +27,32 @@ struct arguments {
 
 static const char help[] =
     "usage: tollgate audit [--config FILE | --journal DIR [--ledger FILE]]\n"
-    "                      [--public-key FILE] [--anchors FILE] [--no-ledger] [--json]\n"
+    "                      [--public-key FILE]… [--anchors FILE] [--no-ledger] [--json]\n"
     "                      [--live ADMIN_URL [--token-env NAME]]\n"
+    "A journal whose signing key was replaced has several public keys: name each, or a folder.\n"
     "With --live and neither --config nor --journal only the running gateway is asked.\n";
+
+/* One more public key. */
+static bool take_key(void *owner, const char *value)
+{
+    struct audit_options *options = owner;
+    size_t count = 0;
+
+    while (options->public_keys[count] != NULL)
+        count++;
+    if (count == AUDIT_KEYS_MAX)
+        return false;
+    options->public_keys[count] = value;
+    return true;
+}
 
 static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
     bool no_ledger = false;
     const struct argument_option options[] = {
         CMD_BOOKS_OPTIONS(&arguments->books),
-        ARGUMENT_TEXT("--public-key", "a PEM file", &arguments->options.public_key),
+        ARGUMENT_READ("--public-key", "at most 32 PEM files, or folders of them", take_key,
+                      &arguments->options),
         ARGUMENT_TEXT("--anchors", "a file of anchors", &arguments->options.anchors),
         ARGUMENT_TEXT("--live", "the admin listener's URL, such as http://127.0.0.1:4001",
                       &arguments->live.url),
@@ -121,6 +137,39 @@ static void print_finding(void *owner, const struct audit_finding *finding)
     (void)printf("\"}");
 }
 
+/* A key that was retired and has signed since is worth a look. */
+static void print_signers(const struct audit_sums *sums)
+{
+    for (size_t i = 0; i < sums->signer_count; i++) {
+        const struct audit_signer *signer = &sums->signers[i];
+        char moment[PERIOD_TEXT_BYTES];
+
+        (void)printf("key %s: ", signer->key);
+        if (signer->newest_us == 0) {
+            (void)printf("has signed nothing\n");
+            continue;
+        }
+        (void)period_print_utc(signer->newest_us, moment);
+        (void)printf("%" PRIu64 " head%s, %" PRIu64 " anchor%s, the newest at %s\n", signer->heads,
+                     span_plural(signer->heads), signer->anchors, span_plural(signer->anchors),
+                     moment);
+    }
+}
+
+static void print_signers_json(const struct audit_sums *sums)
+{
+    (void)printf("\"keys\":[");
+    for (size_t i = 0; i < sums->signer_count; i++) {
+        const struct audit_signer *signer = &sums->signers[i];
+
+        (void)printf("%s{\"key\":\"%s\",\"heads\":%" PRIu64 ",\"anchors\":%" PRIu64
+                     ",\"newest_us\":%" PRId64 "}",
+                     i > 0 ? "," : "", signer->key, signer->heads, signer->anchors,
+                     signer->newest_us);
+    }
+    (void)printf("]");
+}
+
 static void print_sums(const struct audit_sums *sums, bool json)
 {
     char usd[MONEY_TEXT_BYTES], pusd[MONEY_TEXT_BYTES];
@@ -131,9 +180,11 @@ static void print_sums(const struct audit_sums *sums, bool json)
         (void)printf("\"sums\":{\"files\":%" PRIu64 ",\"lines\":%" PRIu64 ",\"calls\":%" PRIu64
                      ",\"adjusts\":%" PRIu64 ",\"heads\":%" PRIu64 ",\"anchors\":%" PRIu64
                      ",\"findings\":%" PRIu64 ",\"rows_after_last_anchor\":%" PRIu64
-                     ",\"charged_pusd\":\"%s\",\"charged_usd\":\"%s\"}",
+                     ",\"charged_pusd\":\"%s\",\"charged_usd\":\"%s\",",
                      sums->files, sums->lines, sums->calls, sums->adjusts, sums->heads,
                      sums->anchors, sums->findings, sums->rows_after_last_anchor, pusd, usd);
+        print_signers_json(sums);
+        (void)printf("}");
         return;
     }
     (void)printf("%" PRIu64 " file%s, %" PRIu64 " line%s, %" PRIu64 " call%s, %" PRIu64
@@ -143,6 +194,7 @@ static void print_sums(const struct audit_sums *sums, bool json)
                  sums->heads, span_plural(sums->heads), sums->anchors, span_plural(sums->anchors));
     (void)printf("charged: %s USD\n", usd);
     (void)printf("rows after the last anchor: %" PRIu64 "\n", sums->rows_after_last_anchor);
+    print_signers(sums);
     if (sums->findings == 0)
         (void)printf("good: nothing was found\n");
     else

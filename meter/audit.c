@@ -165,17 +165,20 @@ static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
 
 /* ---- the keys ---- */
 
-static enum err open_key(struct audit *audit, char *problem, size_t problem_size)
+static enum err open_keys(struct audit *audit, char *problem, size_t problem_size)
 {
-    const char *path = audit->options->public_key;
+    const char *const *paths = audit->options->public_keys;
     char key[SIGN_PATH_BYTES], beside[SIGN_PATH_BYTES];
+    enum err err = OK;
 
-    if (path == NULL) {
+    if (paths[0] == NULL) {
         store_key_path(audit->config, key);
         sign_public_path(key, beside);
-        path = beside;
+        return keyring_add(&audit->keys, beside, problem, problem_size);
     }
-    return verify_key_open(path, &audit->key, problem, problem_size);
+    for (size_t i = 0; err == OK && paths[i] != NULL; i++)
+        err = keyring_add(&audit->keys, paths[i], problem, problem_size);
+    return err;
 }
 
 /* What no check of ours can make up for. */
@@ -186,7 +189,7 @@ static void tell_limits(struct audit *audit)
                    STORE_KEY_NAME
                    " lies in the journal's directory: who may write the journal can sign "
                    "it, too; let meter.signing_key name a place of its own");
-    if (audit->options->public_key == NULL)
+    if (audit->options->public_keys[0] == NULL)
         audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
                    "the public key was read from where the gateway keeps it: keep a copy elsewhere "
                    "and name it (--public-key)");
@@ -261,7 +264,7 @@ static void audit_fini(struct audit *audit)
     audit_unlist(audit);
     lines_close(&audit->anchors);
     lines_close(&audit->retired_since);
-    verify_key_close(audit->key);
+    keyring_close(&audit->keys);
     free(audit->ids);
     free(audit->adjusts);
     if (audit->directory_fd >= 0)
@@ -284,8 +287,8 @@ enum err books_audit(struct books *books, const struct config *config,
     enum err err = open_journal(&audit, problem, problem_size);
 
     if (err == OK)
-        err = open_key(&audit, problem, problem_size);
-    audit.chain.key = audit.key;
+        err = open_keys(&audit, problem, problem_size);
+    audit.chain.keys = &audit.keys;
     if (err == OK)
         err = open_anchors(&audit, anchors_path, sizeof(anchors_path), problem, problem_size);
     if (err == OK)
@@ -299,6 +302,8 @@ enum err books_audit(struct books *books, const struct config *config,
         if (options->against_ledger && books != NULL)
             audit_check_ledger(&audit);
         audit.sums.heads = audit.chain.heads;
+        for (size_t i = 0; i < audit.keys.count; i++)
+            audit.sums.signers[audit.sums.signer_count++] = audit.keys.keys[i].signer;
         tell_limits(&audit);
         err = audit.err;
     }

@@ -69,7 +69,7 @@ struct audit {
     const struct config *config;
     const struct audit_options *options;
     const char *anchors_path; /* NULL: none */
-    struct verify_key *key;
+    struct keyring keys;
     int directory_fd;
     void (*visit)(void *owner, const struct audit_finding *finding);
     void *owner;

@@ -20,6 +20,7 @@ struct said {
     int64_t seq;
     struct span hash;
     struct span key, signature; /* of anchors */
+    int64_t at_us;              /* likewise */
 };
 
 /* ---- reading ---- */
@@ -30,7 +31,8 @@ static bool take_member(void *owner, struct span name, struct span value)
 
     if (span_equal(name, SPAN("file")))
         (void)record_text(value, said->file, sizeof(said->file));
-    else if (span_equal(name, SPAN("seq")) && !span_to_int64(value, &said->seq))
+    else if ((span_equal(name, SPAN("seq")) && !span_to_int64(value, &said->seq)) ||
+             (span_equal(name, SPAN("at_us")) && !span_to_int64(value, &said->at_us)))
         return false;
     else if (span_equal(name, SPAN("sha256")))
         said->hash = value;
@@ -179,6 +181,8 @@ static bool take_before(void *owner, struct span object)
 
 static void take_anchor(struct audit *audit, struct span line, int64_t offset)
 {
+    struct keyring_key *by;
+    char ours[KEYRING_TEXT_BYTES];
     struct said said;
     struct span covered;
 
@@ -187,15 +191,19 @@ static void take_anchor(struct audit *audit, struct span line, int64_t offset)
         return;
     }
     covered = signed_part(line, &said);
-    if (!span_equal(said.key, span_of(verify_key_id(audit->key)))) {
+    by = keyring_find(&audit->keys, said.key);
+    if (by == NULL) {
         audit_tell(audit, AUDIT_ANCHOR, audit->anchors_path, (uint64_t)said.seq, offset,
                    "the anchor of %s is signed by another key, and not by %s", said.file,
-                   verify_key_id(audit->key));
-    } else if (covered.size == 0 || !verify_text(audit->key, covered, said.signature)) {
+                   keyring_print(&audit->keys, ours));
+    } else if (covered.size == 0 || !verify_text(by->key, covered, said.signature)) {
         audit_tell(audit, AUDIT_ANCHOR, audit->anchors_path, (uint64_t)said.seq, offset,
                    "the signature of the anchor of %s is not good", said.file);
     } else {
         audit->sums.anchors++;
+        by->signer.anchors++;
+        if (said.at_us > by->signer.newest_us)
+            by->signer.newest_us = said.at_us;
         take_said(audit, &said, AUDIT_NO_PIECE, offset);
     }
 }

@@ -272,9 +272,13 @@ MUST_CHECK enum err books_rerate(struct books *books, const struct config *price
 
 /* ---- audit ---- */
 
+#define AUDIT_KEYS_MAX 32u
+
 struct audit_options {
-    const char *public_key; /* path; NULL: signing.pub beside the configured key */
-    const char *anchors;    /* path of a file of anchors; NULL: the configured one, if any */
+    /* Paths of public keys, or of folders of them: a journal whose key was replaced has several.
+     * NULL ends them; none: signing.pub beside the configured key. */
+    const char *public_keys[AUDIT_KEYS_MAX + 1];
+    const char *anchors; /* path of a file of anchors; NULL: the configured one, if any */
     bool against_ledger;
 };
 
@@ -298,10 +302,19 @@ struct audit_finding {
     const char *says;
 };
 
+/* A key that was given, and what it has signed. */
+struct audit_signer {
+    char key[17]; /* its id */
+    uint64_t heads, anchors;
+    int64_t newest_us; /* when it signed last, by its own words; 0: never */
+};
+
 struct audit_sums {
     uint64_t files, lines, calls, adjusts, heads, anchors, findings; /* notes are no findings */
     uint64_t rows_after_last_anchor; /* what a cut tail could hide */
     money_sum charged_pusd;
+    struct audit_signer signers[AUDIT_KEYS_MAX];
+    size_t signer_count;
 };
 
 /* Reads the whole journal and checks it. visit is called for each finding. Exit is the caller's:

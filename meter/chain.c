@@ -107,6 +107,31 @@ static void check_open(struct chain *chain, const struct record *record)
              chain->first_seq, record->seq);
 }
 
+static bool check_signature(struct chain *chain, const struct record *record, struct span line)
+{
+    struct keyring_key *by;
+    char ours[KEYRING_TEXT_BYTES];
+
+    if (chain->keys == NULL)
+        return true;
+    by = keyring_find(chain->keys, record->signing_key);
+    if (by == NULL) {
+        tell(chain, AUDIT_HEAD, record->seq, "the head is signed by key %.*s, and not by %s",
+             (int)(record->signing_key.size < 64 ? record->signing_key.size : 64),
+             record->signing_key.size > 0 ? record->signing_key.data : "",
+             keyring_print(chain->keys, ours));
+        return false;
+    }
+    if (!verify_text(by->key, (struct span){line.data, record->signed_bytes}, record->signature)) {
+        tell(chain, AUDIT_HEAD, record->seq, "the head's signature is not good");
+        return false;
+    }
+    by->signer.heads++;
+    if (record->at_us > by->signer.newest_us)
+        by->signer.newest_us = record->at_us;
+    return true;
+}
+
 static void check_head(struct chain *chain, const struct record *record, struct span line)
 {
     bool good = true;
@@ -117,19 +142,8 @@ static void check_head(struct chain *chain, const struct record *record, struct 
              record->first_seq, chain->first_seq);
         good = false;
     }
-    if (chain->key != NULL &&
-        !span_equal(record->signing_key, span_of(verify_key_id(chain->key)))) {
-        tell(chain, AUDIT_HEAD, record->seq, "the head is signed by key %.*s, and not by %s",
-             (int)(record->signing_key.size < 64 ? record->signing_key.size : 64),
-             record->signing_key.size > 0 ? record->signing_key.data : "",
-             verify_key_id(chain->key));
+    if (!check_signature(chain, record, line))
         good = false;
-    } else if (chain->key != NULL &&
-               !verify_text(chain->key, (struct span){line.data, record->signed_bytes},
-                            record->signature)) {
-        tell(chain, AUDIT_HEAD, record->seq, "the head's signature is not good");
-        good = false;
-    }
     if (good)
         chain->heads++;
 }

@@ -15,8 +15,8 @@
 #ifndef METER_CHAIN_H
 #define METER_CHAIN_H
 
-#include "config/base/sign.h"
 #include "meter/books.h"
+#include "meter/keyring.h"
 #include "meter/record.h"
 
 #define CHAIN_HASH_BYTES 65 /* 64 hex digits and a NUL */
@@ -24,7 +24,7 @@
 
 struct chain {
     /* Set by the owner before chain_begin(). */
-    const struct verify_key *key; /* NULL: signatures are not checked */
+    struct keyring *keys; /* NULL: signatures are not checked */
     void (*tell)(struct chain *chain, enum audit_finding_kind kind, uint64_t seq, const char *says);
 
     /* Read by the owner. */

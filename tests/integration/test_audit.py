@@ -8,6 +8,7 @@ For:       exit codes, findings with file and byte, an auditor without configura
 import json
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -95,6 +96,38 @@ class Audit(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("good: nothing was found\n", out)
         self.assertIn(f"charged: {sums['charged_usd']} USD\n", out)
+
+    def test_the_signing_key_may_be_replaced(self):
+        gateway = self.start()
+        self.ask(gateway)
+        self.assertEqual(gateway.stop(), 0)
+        keys = self.home / "keys"
+        keys.mkdir()
+        (self.home / "signing.pub").rename(keys / "first.pub")
+        (self.home / "signing.key").rename(self.home / "first.key")
+        gateway = self.start()
+        self.ask(gateway)
+        self.assertEqual(gateway.stop(), 0)
+        row = next(row for row in gateway.calls() if row["epoch"] == 1)
+        code, _, err = tollgate("adjust", f"{row['gateway']}/1/{row['seq']}", "--void", "--by",
+                                "ann", "--why", "x", "--config", gateway.config_path)
+        self.assertEqual(code, 0, err)
+        first, second = keys / "first.pub", self.home / "signing.pub"
+        said = self.audit(gateway, "--public-key", first, "--public-key", second)
+        self.assertEqual(self.findings(said), [])
+        by_heads = [(one["heads"], one["anchors"] > 0) for one in said["sums"]["keys"]]
+        self.assertEqual(by_heads, [(1, True), (2, True)])
+        shutil.copy(second, keys / "second.pub")
+        code, out, _ = tollgate("audit", "--config", gateway.config_path, "--public-key", keys)
+        self.assertEqual(code, 0, out)
+        self.assertEqual(len(re.findall(r"^key [0-9a-f]{16}: \d heads?, \d+ anchors?, the newest at ",
+                                        out, re.M)), 2)
+        # A key that nobody gave is no key.
+        kinds = {one["kind"] for one in self.findings(self.audit(gateway, expect=1))}
+        self.assertEqual(kinds, {"head", "anchor"})
+        kinds = {one["kind"] for one in
+                 self.findings(self.audit(gateway, "--public-key", first, expect=1))}
+        self.assertEqual(kinds, {"head", "anchor"})
 
     def test_a_changed_byte_is_named_with_file_and_offset(self):
         gateway = self.journal_of_two_processes()

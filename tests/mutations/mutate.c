@@ -621,7 +621,7 @@ int main(int argc, char **argv)
     keep_to_what_is_promised(argv[2]);
     config.journal = span_of(scratch);
     options.anchors = argv[2];
-    options.public_key = argv[3];
+    options.public_keys[0] = argv[3];
     random_state = strtoull(argv[5], NULL, 10);
     sums = audit(true);
     if (sums.findings > 0)

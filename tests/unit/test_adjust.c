@@ -98,7 +98,7 @@ static void print_finding(void *owner, const struct audit_finding *finding)
 
 static void assert_audit_is_good(void)
 {
-    const struct audit_options options = {.public_key = NULL};
+    const struct audit_options options = {.public_keys = {NULL}};
     struct audit_sums sums;
 
     assert_int_equal(

@@ -391,6 +391,78 @@ static void a_head_of_another_key_is_found(void **state)
     assert_int_equal(sums.anchors, 0);
 }
 
+/* The key was replaced between two processes, and each has told anchors. */
+static void write_rotated_journal(struct sign_key **ours, char path[128])
+{
+    *ours = paper.key;
+    (void)snprintf(path, 128, "%s/new.key", paper.home);
+    paper_begin(&paper, NULL, 0);
+    paper_call(&paper);
+    paper_anchor(&paper);
+    paper_head(&paper);
+    paper_anchor(&paper);
+    const struct row_before before = paper.newest;
+    assert_int_equal(sign_key_open(path, true, &paper.key, problem, sizeof(problem)), OK);
+    paper_begin(&paper, &before, 1);
+    paper_call(&paper);
+    paper_head(&paper);
+    paper_anchor(&paper);
+}
+
+static void each_head_and_anchor_may_be_of_any_key_that_is_given(void **state)
+{
+    struct sign_key *ours;
+    char key[128], first[128], second[128];
+
+    (void)state;
+    write_rotated_journal(&ours, key);
+    (void)snprintf(first, sizeof(first), "%s/signing.pub", paper.home);
+    (void)snprintf(second, sizeof(second), "%s/new.pub", paper.home);
+    options.public_keys[0] = second;
+    options.public_keys[1] = first;
+    assert_good();
+    assert_int_equal(sums.heads, 2);
+    assert_int_equal(sums.anchors, 3);
+    assert_int_equal(sums.signer_count, 2);
+    assert_string_equal(sums.signers[0].key, sign_key_id(paper.key));
+    assert_int_equal(sums.signers[0].heads, 1);
+    assert_int_equal(sums.signers[0].anchors, 1);
+    assert_string_equal(sums.signers[1].key, sign_key_id(ours));
+    assert_int_equal(sums.signers[1].heads, 1);
+    assert_int_equal(sums.signers[1].anchors, 2);
+    assert_true(sums.signers[1].newest_us > 0);
+
+    options.public_keys[0] = paper.home; /* the folder of both */
+    options.public_keys[1] = first;      /* again: counted once */
+    assert_good();
+    assert_int_equal(sums.signer_count, 2);
+
+    options.public_keys[0] = first;
+    options.public_keys[1] = NULL;
+    assert_found(AUDIT_HEAD, "g1-2-1.jsonl", 3);
+    assert_true(found(AUDIT_ANCHOR, paper.anchors, 3));
+    options.public_keys[0] = second;
+    assert_found(AUDIT_HEAD, "g1-1-1.jsonl", 3);
+    sign_key_close(paper.key);
+    paper.key = ours;
+}
+
+/* A head that names one key and is signed by the other is nobody's. */
+static void a_head_is_held_against_the_key_that_it_names(void **state)
+{
+    struct sign_key *ours;
+    char key[128];
+
+    (void)state;
+    write_rotated_journal(&ours, key);
+    options.public_keys[0] = paper.home;
+    paper_replace(&paper, "g1-2-1.jsonl", sign_key_id(paper.key), sign_key_id(ours));
+    assert_found(AUDIT_HEAD, "g1-2-1.jsonl", 3);
+    assert_int_equal(sums.heads, 1);
+    sign_key_close(paper.key);
+    paper.key = ours;
+}
+
 static void an_anchor_that_was_changed_is_found(void **state)
 {
     (void)state;
@@ -518,7 +590,7 @@ static void without_a_public_key_there_is_no_audit(void **state)
 {
     (void)state;
     write_journal();
-    options.public_key = "/tmp/tollgate-no-such-key.pub";
+    options.public_keys[0] = "/tmp/tollgate-no-such-key.pub";
     assert_int_equal(
         books_audit(NULL, &config, &options, keep, NULL, &sums, problem, sizeof(problem)),
         ERR_BAD_VALUE);
@@ -530,6 +602,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         TEST(a_good_journal_has_no_findings),
+        TEST(each_head_and_anchor_may_be_of_any_key_that_is_given),
+        TEST(a_head_is_held_against_the_key_that_it_names),
         TEST(a_file_that_is_being_written_is_no_finding),
         TEST(a_next_file_without_a_line_closes_nothing),
         TEST(epochs_that_overlap_are_no_finding),
