@@ -59,7 +59,8 @@ struct audit_adjust {
     int64_t offset;
     uint32_t target_piece;
     uint64_t target_seq;
-    int64_t cost_pusd, admitted_us;
+    int64_t cost_pusd;
+    int64_t row_us;  /* the moment that its row has to have */
     uint64_t tenant; /* hash_text() */
 };
 

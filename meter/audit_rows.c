@@ -134,7 +134,8 @@ static void keep_adjust(struct audit *audit, uint32_t piece, const struct record
                                   .offset = audit->at_offset,
                                   .target_piece = AUDIT_NO_PIECE,
                                   .cost_pusd = record->cost_pusd,
-                                  .admitted_us = record->admitted_us,
+                                  .row_us = record->corrects_us != 0 ? record->corrects_us
+                                                                     : record->admitted_us,
                                   .tenant = hash_text(record->tenant)};
     const struct audit_epoch *epoch = NULL;
     uint64_t number = 0;
@@ -194,7 +195,7 @@ static void check_against(struct audit *audit, const struct audit_adjust *adjust
             tell_of_adjust(audit, AUDIT_PRICE, &adjusts[i], "it corrects a correction");
         else if (hash_text(record->tenant) != adjusts[i].tenant)
             tell_of_adjust(audit, AUDIT_PRICE, &adjusts[i], "it corrects another tenant's row");
-        else if (record->admitted_us != adjusts[i].admitted_us)
+        else if (record->admitted_us != adjusts[i].row_us)
             tell_of_adjust(audit, AUDIT_PRICE, &adjusts[i],
                            "it belongs to another moment than its row");
         left += adjusts[i].cost_pusd;
