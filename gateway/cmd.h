@@ -31,10 +31,10 @@ int cmd_import(int argc, char **argv);
  * COLUMN=VALUE] [--zone Z] [--json | --csv | --focus] [--waste] [--weighted] [--margin] */
 int cmd_usage(int argc, char **argv);
 
-/* tollgate invoice TENANT PERIOD [--json | --html | --focus] */
+/* tollgate invoice TENANT PERIOD [--json | --html | --focus]. 2: nothing knows the tenant. */
 int cmd_invoice(int argc, char **argv);
 
-/* tollgate why REQUEST_ID [--json]: request, row, prices, invoice line. */
+/* tollgate why ID [--json]: request, row, prices, invoice line; 1: there is no row (yet). */
 int cmd_why(int argc, char **argv);
 
 /* tollgate adjust ROW_ID | --tenant T --at WHEN, --void | --usd AMOUNT, --by NAME --why TEXT */
