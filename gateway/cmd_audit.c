@@ -214,7 +214,7 @@ static int open_journal(struct arguments *arguments)
     if (common->journal_path != NULL && common->ledger_path == NULL)
         arguments->options.against_ledger = false;
     if (arguments->options.against_ledger)
-        return cmd_books_open(common, false);
+        return cmd_books_open_for(common, BOOKS_AUDIT);
     if (common->journal_path != NULL) {
         common->bare.journal = span_of(common->journal_path);
         common->config = &common->bare;

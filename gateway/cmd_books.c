@@ -84,34 +84,24 @@ int cmd_books_feed(struct cmd_books *common)
     return err == OK || err == ERR_BAD_VALUE ? 0 : 1;
 }
 
-int cmd_books_open(struct cmd_books *common, bool with_feed)
+int cmd_books_open_for(struct cmd_books *common, enum books_purpose purpose)
 {
     char problem[PROBLEM_BYTES] = "";
 
     if (!open_config(common))
         return 1;
     lay_out(common);
-    if (books_open(&common->bare, &common->books, problem, sizeof(problem)) == OK)
-        return with_feed ? cmd_books_feed(common) : 0;
+    if (books_open_for(&common->bare, purpose, &common->books, problem, sizeof(problem)) == OK)
+        return 0;
     (void)fprintf(stderr, "tollgate: %s\n", problem);
     return 1;
 }
 
-int cmd_books_open_anew(struct cmd_books *common)
+int cmd_books_open(struct cmd_books *common, bool with_feed)
 {
-    char problem[PROBLEM_BYTES] = "";
+    const int status = cmd_books_open_for(common, BOOKS_USE);
 
-    if (!open_config(common))
-        return 1;
-    lay_out(common);
-    if (books_open_anew(&common->bare, &common->books, problem, sizeof(problem)) != OK) {
-        (void)fprintf(stderr, "tollgate: %s\n", problem);
-        return 1;
-    }
-    if (books_aside(common->books)[0] == '\0')
-        (void)cmd_books_feed(
-            common); /* what it cannot take in is said; it is about to be made anew */
-    return 0;
+    return status == 0 && with_feed ? cmd_books_feed(common) : status;
 }
 
 void cmd_books_close(struct cmd_books *common)

@@ -30,8 +30,8 @@ struct cmd_books {
  * error what is wrong; returns 0, or the exit status 1. Close in any case. */
 int cmd_books_open(struct cmd_books *common, bool feed);
 
-/* The same for who makes the ledger anew: one that cannot be used is set aside. */
-int cmd_books_open_anew(struct cmd_books *common);
+/* The same for a purpose (books_open_for()), without a feed. */
+int cmd_books_open_for(struct cmd_books *common, enum books_purpose purpose);
 void cmd_books_close(struct cmd_books *common);
 
 /* Takes in what the journal has, as cmd_books_open() with feed. */

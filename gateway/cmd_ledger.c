@@ -17,7 +17,7 @@
 
 struct totals {
     int64_t calls;
-    int64_t tokens[5];
+    money_sum tokens[5];
     money_sum cost_pusd;
 };
 
@@ -44,13 +44,15 @@ static enum err sum_up(struct books *books, struct totals *out_totals, char *pro
 
 static void print_totals(const char *when, const struct totals *totals)
 {
-    char usd[MONEY_TEXT_BYTES];
+    char usd[MONEY_TEXT_BYTES], tokens[5][MONEY_TEXT_BYTES];
 
     (void)money_print_usd(totals->cost_pusd, usd);
-    (void)printf("%s: %" PRId64 " call%s, tokens input %" PRId64 " cached_input %" PRId64
-                 " cache_write %" PRId64 " output %" PRId64 " reasoning %" PRId64 ", USD %s\n",
-                 when, totals->calls, span_plural((uint64_t)totals->calls), totals->tokens[0],
-                 totals->tokens[1], totals->tokens[2], totals->tokens[3], totals->tokens[4], usd);
+    for (int i = 0; i < 5; i++)
+        (void)money_print_pusd(totals->tokens[i], tokens[i]);
+    (void)printf("%s: %" PRId64 " call%s, tokens input %s cached_input %s cache_write %s output %s"
+                 " reasoning %s, USD %s\n",
+                 when, totals->calls, span_plural((uint64_t)totals->calls), tokens[0], tokens[1],
+                 tokens[2], tokens[3], tokens[4], usd);
 }
 
 static bool are_equal(const struct totals *a, const struct totals *b)
@@ -144,7 +146,9 @@ int cmd_ledger(int argc, char **argv)
     if (!rebuild && strcmp(verb, "feed") != 0)
         return arguments_refuse("ledger", "expected rebuild or feed, got %s", verb);
     /* What is not in yet belongs to the totals before a rebuild; a feed counts it itself. */
-    status = rebuild ? cmd_books_open_anew(&common) : cmd_books_open(&common, false);
+    status = cmd_books_open_for(&common, rebuild ? BOOKS_ANEW : BOOKS_USE);
+    if (status == 0 && rebuild && books_aside(common.books)[0] == '\0')
+        (void)cmd_books_feed(&common); /* what it cannot take in is said; it is made anew */
     if (status == 0)
         status = run(common.books, rebuild);
     cmd_books_close(&common);

@@ -29,9 +29,9 @@ static void add_token_columns(struct report *report)
     add_columns(report, names, sizeof(names) / sizeof(*names), REPORT_COUNT);
 }
 
-static uint32_t put_tokens(struct report_cell *cells, const struct usage *usage)
+static uint32_t put_tokens(struct report_cell *cells, const struct books_tokens *usage)
 {
-    const int64_t tokens[] = {usage->input, usage->cached_input, usage->cache_write, usage->output,
+    const money_sum tokens[] = {usage->input, usage->cached_input, usage->cache_write, usage->output,
                               usage->reasoning};
 
     for (uint32_t i = 0; i < sizeof(tokens) / sizeof(*tokens); i++)

@@ -119,8 +119,8 @@ static bool is_line(const struct weighing *weighing, size_t at, const struct boo
 static bool add_weight(void *owner, const struct books_line *line)
 {
     struct weighing *weighing = owner;
-    const struct usage *usage = &line->usage;
-    const money_sum tokens = (money_sum)usage->input + usage->cached_input + usage->cache_write +
+    const struct books_tokens *usage = &line->usage;
+    const money_sum tokens = usage->input + usage->cached_input + usage->cache_write +
                              usage->output + usage->reasoning;
     const int64_t ppm =
         utilisation_ppm(weighing, line->by[weighing->model_at], line->by[weighing->replica_at]);

@@ -122,11 +122,8 @@ enum err report_add_decimal(struct report *report, size_t line, uint32_t column,
 /* A known value that is no text; returns the length. */
 static size_t print_number(enum report_kind kind, const struct report_cell *cell, char *out)
 {
-    if (kind == REPORT_DECIMAL)
-        return money_print_usd(cell->decimal, out);
-    const int size = snprintf(out, MONEY_TEXT_BYTES, "%" PRId64, cell->count);
-
-    return size < 0 ? 0 : (size_t)size;
+    return kind == REPORT_DECIMAL ? money_print_usd(cell->decimal, out)
+                                  : money_print_pusd(cell->count, out);
 }
 
 /* What a table shows: bytes that would move a terminal's cursor are escaped. */

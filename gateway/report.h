@@ -28,7 +28,7 @@ struct report_cell {
     bool known;
     union {
         struct span text; /* of any bytes */
-        int64_t count;
+        money_sum count;
         money_sum decimal;
     };
 };
@@ -58,7 +58,7 @@ static inline struct report_cell report_text(struct span text)
     return (struct report_cell){.known = text.data != NULL, .text = text};
 }
 
-static inline struct report_cell report_count(int64_t count)
+static inline struct report_cell report_count(money_sum count)
 {
     return (struct report_cell){.known = true, .count = count};
 }

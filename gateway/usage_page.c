@@ -120,6 +120,14 @@ static struct span group_text(const struct page *page, uint32_t place)
 
 /* ---- results ---- */
 
+static void put_count(const char *before, money_sum count, FILE *out)
+{
+    char text[MONEY_TEXT_BYTES];
+
+    (void)money_print_pusd(count, text);
+    (void)fprintf(out, "%s%s", before, text);
+}
+
 static void put_completions(const struct page *page)
 {
     const struct books_line *group = &page->group;
@@ -127,14 +135,12 @@ static void put_completions(const struct page *page)
     const struct span tier = group_text(page, page->tier);
     FILE *out = page->out;
 
-    (void)fprintf(
-        out,
-        "{\"object\":\"organization.usage.completions.result\",\"input_tokens\":%lld,"
-        "\"output_tokens\":%lld,\"input_cached_tokens\":%lld,\"input_audio_tokens\":0,"
-        "\"output_audio_tokens\":0,\"num_model_requests\":%lld",
-        (long long)(group->usage.input + group->usage.cached_input + group->usage.cache_write),
-        (long long)(group->usage.output + group->usage.reasoning),
-        (long long)group->usage.cached_input, (long long)group->billed_calls);
+    put_count("{\"object\":\"organization.usage.completions.result\",\"input_tokens\":",
+              group->usage.input + group->usage.cached_input + group->usage.cache_write, out);
+    put_count(",\"output_tokens\":", group->usage.output + group->usage.reasoning, out);
+    put_count(",\"input_cached_tokens\":", group->usage.cached_input, out);
+    put_count(",\"input_audio_tokens\":0,\"output_audio_tokens\":0,\"num_model_requests\":",
+              group->billed_calls, out);
     put_member("project_id", grouped[GROUP_PROJECT], page->tenant, out);
     (void)fputs(",\"user_id\":null", out);
     put_member("api_key_id", grouped[GROUP_KEY], group_text(page, page->key), out);
@@ -259,8 +265,8 @@ static enum err begin_group(struct page *page, const struct books_line *line)
 
 static enum err add_to_group(struct page *page, const struct books_line *line)
 {
-    const struct usage *from = &line->usage;
-    struct usage *to = &page->group.usage;
+    const struct books_tokens *from = &line->usage;
+    struct books_tokens *to = &page->group.usage;
     const bool over =
         __builtin_add_overflow(to->input, from->input, &to->input) ||
         __builtin_add_overflow(to->cached_input, from->cached_input, &to->cached_input) ||

@@ -142,8 +142,8 @@ static enum err open_directory(struct books *books, char *problem, size_t proble
     return ERR_INTERNAL;
 }
 
-static enum err open_ledger(struct books *books, const struct config *config, char *problem,
-                            size_t problem_size)
+static enum err open_ledger(struct books *books, const struct config *config, bool any,
+                            char *problem, size_t problem_size)
 {
     enum err err = ledger_open(books->ledger_path, &books->ledger, problem, problem_size);
 
@@ -154,7 +154,10 @@ static enum err open_ledger(struct books *books, const struct config *config, ch
     err = compare(books, books->ledger, problem, problem_size);
     if (err == ERR_BAD_VALUE)
         put_place(config, SPAN("meter.journal"), config->journal_line, problem, problem_size);
-    return err;
+    if (err != ERR_BAD_VALUE || !any)
+        return err;
+    books->foreign = true;
+    return OK;
 }
 
 /* Gives a ledger that was refused another name, unless somebody feeds it at this moment. */
@@ -178,8 +181,8 @@ static enum err set_aside(struct books *books, char *problem, size_t problem_siz
     return err;
 }
 
-static enum err open_books(const struct config *config, bool anew, struct books **out_books,
-                           char *problem, size_t problem_size)
+enum err books_open_for(const struct config *config, enum books_purpose purpose,
+                        struct books **out_books, char *problem, size_t problem_size)
 {
     struct books *books = calloc(1, sizeof(*books));
     enum err err;
@@ -193,11 +196,11 @@ static enum err open_books(const struct config *config, bool anew, struct books 
     if (err == OK)
         err = open_directory(books, problem, problem_size);
     if (err == OK) {
-        err = open_ledger(books, config, problem, problem_size);
-        if (err == ERR_BAD_VALUE && anew) {
+        err = open_ledger(books, config, purpose == BOOKS_AUDIT, problem, problem_size);
+        if (err == ERR_BAD_VALUE && purpose == BOOKS_ANEW) {
             err = set_aside(books, problem, problem_size);
             if (err == OK)
-                err = open_ledger(books, config, problem, problem_size);
+                err = open_ledger(books, config, false, problem, problem_size);
         }
     }
     if (err != OK) {
@@ -211,13 +214,7 @@ static enum err open_books(const struct config *config, bool anew, struct books 
 enum err books_open(const struct config *config, struct books **out_books, char *problem,
                     size_t problem_size)
 {
-    return open_books(config, false, out_books, problem, problem_size);
-}
-
-enum err books_open_anew(const struct config *config, struct books **out_books, char *problem,
-                         size_t problem_size)
-{
-    return open_books(config, true, out_books, problem, problem_size);
+    return books_open_for(config, BOOKS_USE, out_books, problem, problem_size);
 }
 
 const char *books_aside(const struct books *books)
@@ -241,8 +238,9 @@ enum err books_feed(struct books *books, int64_t most_rows, int64_t *out_rows, c
                     size_t problem_size)
 {
     int64_t rows = 0;
-    const enum err err =
-        ledger_feed(books->ledger, books->directory_fd, most_rows, &rows, problem, problem_size);
+    const enum err err = books->foreign ? compare(books, books->ledger, problem, problem_size)
+                                        : ledger_feed(books->ledger, books->directory_fd, most_rows,
+                                                      &rows, problem, problem_size);
 
     if (out_rows)
         *out_rows = rows;

@@ -34,10 +34,12 @@ void books_close(struct books *books);
  * (one more problem says why), ERR_NO_MEMORY. */
 MUST_CHECK enum err books_check(const struct config *config, struct config_problems *problems);
 
-/* As books_open(), for who makes the ledger anew: one that it would refuse gets another name first
- * (books_aside()), and an empty one takes its place. */
-MUST_CHECK enum err books_open_anew(const struct config *config, struct books **out_books,
-                                    char *problem, size_t problem_size);
+/* As books_open(), for who needs the ledger also when that would refuse it. BOOKS_AUDIT: one of
+ * another journal is opened, but takes nothing in (books_feed() says why). BOOKS_ANEW: one that
+ * cannot be used gets another name (books_aside()), and an empty one takes its place. */
+enum books_purpose { BOOKS_USE, BOOKS_AUDIT, BOOKS_ANEW };
+MUST_CHECK enum err books_open_for(const struct config *config, enum books_purpose purpose,
+                                   struct books **out_books, char *problem, size_t problem_size);
 
 /* Where the ledger is kept that could not be read, or was of another journal; "": none was so. */
 const char *books_aside(const struct books *books);
@@ -114,13 +116,18 @@ struct books_ask {
     uint32_t filter_count;
 };
 
+/* Sums of tokens, which a row's 64 bits may not hold. */
+struct books_tokens {
+    money_sum input, cached_input, cache_write, output, reasoning;
+};
+
 /* One line: the sums of its group. */
 struct books_line {
     int64_t bucket_us;            /* where its bucket begins; INT64_MIN: no buckets */
     struct span by[BOOKS_BY_MAX]; /* in the order asked; {NULL, 0}: absent in the rows */
     int64_t calls, billed_calls;
     int64_t failed_calls;    /* outcome is neither ok nor hit nor joined */
-    struct usage usage;      /* sums, of billable rows and adjusts; never unknown */
+    struct books_tokens usage;      /* sums, of billable rows and adjusts; never unknown */
     money_sum cost_pusd;     /* adjusts included */
     money_sum adjusted_pusd; /* of these, by adjusts */
     money_sum own_cost_pusd; /* what the tokens cost us: Σ computed tokens × unit cost,
@@ -128,7 +135,7 @@ struct books_line {
     int64_t own_cost_calls;  /* billed calls whose unit cost is known */
     int64_t busy_us;         /* Σ of sent to ended */
     int64_t bytes_in, bytes_out;
-    struct usage wasted; /* of attempts not delivered: the operator's account */
+    struct books_tokens wasted; /* of attempts not delivered: the operator's account */
 };
 
 /* Calls visit for each group, ordered by bucket, then by the columns, until it returns false.

@@ -18,6 +18,7 @@ struct books {
     char ledger_path[PATH_MAX];
     char aside[PATH_MAX]; /* books_aside() of what was not opened */
     struct ledger *ledger;
+    bool foreign; /* the ledger is of another journal; opened for an audit */
 };
 
 #endif

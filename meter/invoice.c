@@ -85,12 +85,23 @@ static enum err ask_rows_of(struct reading *reading, const struct books_line *li
     return OK;
 }
 
+/* Sums that one row could have. */
+static bool fits_row(const struct books_tokens *sums, struct usage *out_usage)
+{
+    return !__builtin_add_overflow(sums->input, 0, &out_usage->input) &&
+           !__builtin_add_overflow(sums->cached_input, 0, &out_usage->cached_input) &&
+           !__builtin_add_overflow(sums->cache_write, 0, &out_usage->cache_write) &&
+           !__builtin_add_overflow(sums->output, 0, &out_usage->output) &&
+           !__builtin_add_overflow(sums->reasoning, 0, &out_usage->reasoning);
+}
+
 /* A group of the ledger: model, tier and prices, in one month. */
 static enum err take_group(struct reading *reading, const struct books_line *line)
 {
     const struct invoice_group group = {
         .model = line->by[0], .tier = line->by[1], .month_us = line->bucket_us};
     struct tariff tariff;
+    struct usage usage;
     money_sum charged, worked_out = 0;
     enum err err = money_add(reading->ledger_pusd, line->cost_pusd, &reading->ledger_pusd);
 
@@ -101,8 +112,9 @@ static enum err take_group(struct reading *reading, const struct books_line *lin
     if (line->by[2].size == 0 && charged == 0)
         return OK; /* never sent, or a correction */
     if (read_tariff(line->by[2], &tariff) && tariff.step_count == 0 &&
-        invoice_cost(&line->usage, &tariff, &worked_out) == OK && worked_out == charged)
-        return invoice_sheet_add_usage(reading->sheet, &group, &tariff, &line->usage);
+        fits_row(&line->usage, &usage) && invoice_cost(&usage, &tariff, &worked_out) == OK &&
+        worked_out == charged)
+        return invoice_sheet_add_usage(reading->sheet, &group, &tariff, &usage);
     return ask_rows_of(reading, line);
 }
 

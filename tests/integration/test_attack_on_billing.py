@@ -8,6 +8,7 @@ For:       usage that says half or the impossible; names that are no text; momen
 import datetime
 import json
 import pathlib
+import re
 import resource
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ import time
 import unittest
 
 import harness
-from harness import ENVIRONMENT, KEY, GatewayTest, bearer, chat, model, tenants
+from harness import ENVIRONMENT, KEY, GatewayTest, bearer, chat, model, tenants, wait_until
 from test_attack_on_bounds_and_memory import RawServer, read_request, whole
 
 USAGE = "/v1/organization/usage/completions"
@@ -99,6 +100,25 @@ class Billing(GatewayTest):
                 with self.subTest(tokens=tokens):
                     self.assertEqual((row["input"], row["output"]), (tokens, 1))
                     self.assertEqual("usage_suspect" in row.get("flags", ()), suspect)
+
+    def test_sums_past_64_bits_are_reported(self):
+        most = 2 ** 53
+        self.server.reply = answer({"prompt_tokens": most, "completion_tokens": 0,
+                                    "total_tokens": most})
+        conn = self.h1()
+        for _ in range(1025):
+            got = conn.request("POST", "/v1/chat/completions", bearer(KEY), chat(TEXT))
+            self.assertEqual(got.status, 200)
+        conn.close()
+        self.assertTrue(wait_until(lambda: len(self.gateway.calls()) >= 1025, 20))
+        for arguments in (("usage", "--json"), ("usage",), ("ledger", "feed")):
+            code, said = self.run_command(*arguments)
+            self.assertEqual(code, 0, said)
+            found = [int(number) for number in re.findall(r"\d{19,}", said)]
+            self.assertTrue(found and max(found) >= 1025 * most, said)
+        reply = self.h1().request("GET", f"{USAGE}?start_time=1&bucket_width=1d&limit=31",
+                                  bearer(KEY))
+        self.assertLess(reply.status, 500, reply.body)
 
     def test_what_cannot_be_a_count_is_estimated_and_flagged(self):
         for tokens in (2 ** 53 + 1, 2 ** 63, 10 ** 40, "12", {"prompt_tokens": 7}, [7], True):

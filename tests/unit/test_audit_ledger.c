@@ -51,7 +51,7 @@ static void run(void)
     struct books *books = NULL;
 
     told[0] = '\0';
-    assert_int_equal(books_open(&config, &books, problem, sizeof(problem)), OK);
+    assert_int_equal(books_open_for(&config, BOOKS_AUDIT, &books, problem, sizeof(problem)), OK);
     assert_int_equal(
         books_audit(books, &config, &options, keep, NULL, &sums, problem, sizeof(problem)), OK);
     books_close(books);

@@ -2,7 +2,7 @@
 /* tests/unit/test_ledger.c: the journal as tables to ask (meter/ledger*.c, meter/books.c).
  *
  * Promises:  1. Rows come in once, however often the journal is fed, from where they were left.
- *            2. Sums are exact past 64 bits; what does not fit the answer is refused.
+ *            2. Sums of money and tokens are exact past 64 bits.
  *            3. Roll-ups and rows say the same, at any edge of a period.
  *            4. Damage halts its file, with file and offset; other files go on.
  *            5. A broken chain is damage.
@@ -388,22 +388,21 @@ static void sums_are_exact_past_64_bits(void **state)
     (void)sqlite3_close(db);
 }
 
-static void tokens_that_do_not_fit_are_refused(void **state)
+static void tokens_past_64_bits_are_summed(void **state)
 {
     (void)state;
     struct journal_text journal = begin_epoch("g1", 1);
-    const struct books_ask ask = {.period = ALWAYS};
-    char problem[512] = "";
     struct books *books;
-    struct answer answer = {.count = 0};
 
     begin_file(&journal);
-    for (int i = 0; i < 2; i++)
-        (void)write_call(&journal, (struct call){.admitted_us = START_US, .input = INT64_MAX});
+    for (int i = 0; i < 3; i++)
+        (void)write_call(&journal, (struct call){.admitted_us = START_US + i * QUARTER_US,
+                                                 .input = INT64_MAX,
+                                                 .output = i});
     books = open_books();
-    feed(books, 2);
-    assert_int_equal(books_usage(books, &ask, keep_line, &answer, problem, sizeof(problem)),
-                     ERR_BAD_VALUE);
+    feed(books, 3);
+    assert_true(total(books, ALWAYS).usage.input == (money_sum)3 * INT64_MAX);
+    assert_int_equal(total(books, ALWAYS).usage.output, 3);
     books_close(books);
 }
 
@@ -1007,7 +1006,7 @@ static void a_ledger_that_is_none_is_set_aside(void **state)
     append("ledger.db", "this is no database, and is long enough to be seen as none: "
                         "a header has one hundred bytes, and these are some more than that.");
     assert_int_equal(books_open(&config, &books, problem, sizeof(problem)), ERR_BAD_VALUE);
-    if (books_open_anew(&config, &books, problem, sizeof(problem)) != OK)
+    if (books_open_for(&config, BOOKS_ANEW, &books, problem, sizeof(problem)) != OK)
         fail_msg("%s", problem);
     assert_non_null(strstr(books_aside(books), "/ledger.db.aside-2"));
     assert_int_equal(access(books_aside(books), F_OK), 0);
@@ -1116,7 +1115,7 @@ static void a_rebuild_takes_the_journal_that_is_meant(void **state)
     path_of("other", path);
     config.journal = span_of(path);
     config.ledger = span_of(ledger_at);
-    if (books_open_anew(&config, &books, problem, sizeof(problem)) != OK)
+    if (books_open_for(&config, BOOKS_ANEW, &books, problem, sizeof(problem)) != OK)
         fail_msg("%s", problem);
     assert_int_equal(access(books_aside(books), F_OK), 0);
     assert_int_equal(books_rebuild(books, NULL, problem, sizeof(problem)), OK);
@@ -1305,7 +1304,7 @@ int main(void)
         LEDGER_TEST(at_most_so_many_rows_come_in),
         LEDGER_TEST(many_rows_come_in),
         LEDGER_TEST(sums_are_exact_past_64_bits),
-        LEDGER_TEST(tokens_that_do_not_fit_are_refused),
+        LEDGER_TEST(tokens_past_64_bits_are_summed),
         LEDGER_TEST(adjusts_count_in_cost),
         LEDGER_TEST(roll_ups_and_rows_say_the_same),
         LEDGER_TEST(lines_come_by_bucket_and_column),

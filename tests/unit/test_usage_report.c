@@ -279,8 +279,7 @@ static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
     const money_sum most = (money_sum)(((unsigned __int128)1 << 127) - 1);
-    struct report_cell cells[] = {report_text(SPAN("x")), report_count(INT64_MAX),
-                                  report_decimal(0)};
+    struct report_cell cells[] = {report_text(SPAN("x")), report_count(most), report_decimal(0)};
     struct report report;
 
     report_init(&report);
