@@ -31,8 +31,8 @@ static void add_token_columns(struct report *report)
 
 static uint32_t put_tokens(struct report_cell *cells, const struct books_tokens *usage)
 {
-    const money_sum tokens[] = {usage->input, usage->cached_input, usage->cache_write, usage->output,
-                              usage->reasoning};
+    const money_sum tokens[] = {usage->input, usage->cached_input, usage->cache_write,
+                                usage->output, usage->reasoning};
 
     for (uint32_t i = 0; i < sizeof(tokens) / sizeof(*tokens); i++)
         cells[i] = report_count(tokens[i]);

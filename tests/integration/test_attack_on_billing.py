@@ -143,7 +143,7 @@ class Billing(GatewayTest):
         for at, status in (("9999-12-31", 0), ("1970-01-01", 0), ("2150-06-01", 0),
                            ("1969-12-31", 1), ("9223372036854", 1)):
             code, said = self.run_command("adjust", "--tenant", "acme", "--at", at, "--usd", "1",
-                                          "--by", "anna", "--why", "a test")
+                                          "--by", "anna", "--why", "a test", "--amend")
             self.assertEqual(code, status, (at, said))
         code, said = self.run_command("audit")
         self.assertEqual(code, 0, said)
