@@ -36,6 +36,19 @@
 #define STOP_TICK_NS (INT64_C(10) * 1000000)
 #define PROBLEM_BYTES 512
 
+/* Its life; only onwards. */
+enum phase {
+    PHASE_SERVES,  /* questions may come */
+    PHASE_REFUSES, /* those that wait and all that come are refused */
+    PHASE_ENDS     /* the thread does what is left, and is over */
+};
+
+/* The question that the thread has taken:
+ *   HAND_EMPTY -> HAND_ANSWERS -> HAND_EMPTY    it runs on the books; keeper_refuse() interrupts it
+ *   HAND_EMPTY -> HAND_REFUSES -> HAND_EMPTY    it was taken when the phase was not PHASE_SERVES
+ * Only the thread moves it. */
+enum hand { HAND_EMPTY, HAND_ANSWERS, HAND_REFUSES };
+
 struct keeper {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -45,10 +58,8 @@ struct keeper {
     /* Under the lock. */
     struct meter_query *first, *last; /* questions that wait */
     uint32_t waiting;
-    bool asking;   /* one is being answered */
-    bool refusing; /* no more questions */
-    bool stopping;
-    bool in_hand; /* a question was taken and is not answered yet */
+    enum phase phase;
+    enum hand hand;
 
     /* Set before the thread starts. */
     struct books *books; /* NULL: no ledger is kept */
@@ -86,15 +97,15 @@ static struct meter_query *take_query(struct keeper *keeper)
             keeper->last = NULL;
         keeper->waiting--;
     }
-    keeper->in_hand = query != NULL;
-    keeper->asking = query && !keeper->refusing;
+    if (query)
+        keeper->hand = keeper->phase == PHASE_SERVES ? HAND_ANSWERS : HAND_REFUSES;
     pthread_mutex_unlock(&keeper->lock);
     return query;
 }
 
 static void answer_query(struct keeper *keeper, struct meter_query *query)
 {
-    if (!keeper->asking) {
+    if (keeper->hand == HAND_REFUSES) {
         query->refused(query, "the gateway is stopping");
         return;
     }
@@ -112,9 +123,9 @@ static bool answer(struct keeper *keeper)
         return false;
     answer_query(keeper, query);
     pthread_mutex_lock(&keeper->lock);
-    if (keeper->asking)
+    if (keeper->hand == HAND_ANSWERS)
         ledger_interrupt(keeper->books->ledger, false);
-    keeper->asking = keeper->in_hand = false;
+    keeper->hand = HAND_EMPTY;
     (void)pthread_cond_broadcast(&keeper->answered);
     pthread_mutex_unlock(&keeper->lock);
     return true;
@@ -136,7 +147,7 @@ enum err keeper_query(struct keeper *keeper, struct meter_query *query)
     if (!keeper->books)
         return ERR_NO_LEDGER;
     pthread_mutex_lock(&keeper->lock);
-    if (keeper->refusing || keeper->waiting == METER_QUERIES_MAX) {
+    if (keeper->phase != PHASE_SERVES || keeper->waiting == METER_QUERIES_MAX) {
         err = ERR_OVERLOADED;
     } else {
         query->next = NULL;
@@ -252,27 +263,27 @@ static void add_ns(struct timespec *time, int64_t ns)
 static bool rest(struct keeper *keeper)
 {
     struct timespec until;
-    bool stopping;
+    bool goes_on;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     add_ns(&until, TICK_NS);
     pthread_mutex_lock(&keeper->lock);
-    while (!keeper->stopping && !keeper->first &&
+    while (keeper->phase != PHASE_ENDS && !keeper->first &&
            pthread_cond_timedwait(&keeper->wake, &keeper->lock, &until) == 0)
         ;
-    stopping = keeper->stopping;
+    goes_on = keeper->phase != PHASE_ENDS;
     pthread_mutex_unlock(&keeper->lock);
-    return !stopping;
+    return goes_on;
 }
 
-static bool is_stopping(struct keeper *keeper)
+static bool is_to_go_on(struct keeper *keeper)
 {
-    bool stopping;
+    bool goes_on;
 
     pthread_mutex_lock(&keeper->lock);
-    stopping = keeper->stopping;
+    goes_on = keeper->phase != PHASE_ENDS;
     pthread_mutex_unlock(&keeper->lock);
-    return stopping;
+    return goes_on;
 }
 
 /* What is left, for a while. */
@@ -300,7 +311,7 @@ static void *run(void *owner)
         caught_up = feed(keeper);
         (void)tell(keeper, false);
         retire(keeper);
-        going = caught_up ? rest(keeper) : !is_stopping(keeper);
+        going = caught_up ? rest(keeper) : is_to_go_on(keeper);
     }
     while (answer(keeper))
         ;
@@ -400,11 +411,11 @@ void keeper_refuse(struct keeper *keeper)
     if (!keeper)
         return;
     pthread_mutex_lock(&keeper->lock);
-    keeper->refusing = true;
-    if (keeper->asking)
+    keeper->phase = PHASE_REFUSES;
+    if (keeper->hand == HAND_ANSWERS)
         ledger_interrupt(keeper->books->ledger, true);
     (void)pthread_cond_signal(&keeper->wake);
-    while (keeper->first || keeper->in_hand)
+    while (keeper->first || keeper->hand != HAND_EMPTY)
         (void)pthread_cond_wait(&keeper->answered, &keeper->lock);
     pthread_mutex_unlock(&keeper->lock);
 }
@@ -415,7 +426,7 @@ void keeper_stop(struct keeper *keeper)
         return;
     keeper_refuse(keeper);
     pthread_mutex_lock(&keeper->lock);
-    keeper->stopping = true;
+    keeper->phase = PHASE_ENDS;
     (void)pthread_cond_signal(&keeper->wake);
     pthread_mutex_unlock(&keeper->lock);
     (void)pthread_join(keeper->thread, NULL);
