@@ -86,17 +86,11 @@ static int64_t answer_of(const struct usage *usage)
     return usage->output + usage->reasoning;
 }
 
-void quote_cut(const struct exchange *x, struct usage *estimate)
+void quote_bounds(const struct exchange *x, int64_t *out_input, int64_t *out_output)
 {
     const struct meter_ask ask = asked_of(&x->ask, x->endpoint, x->model);
-    struct meter_quote quote;
 
-    if (!meter_quote(x->model, &ask, x->opened_us, &quote))
-        return;
-    if (quote.bounded && estimate->input > prompt_of(&quote.most))
-        estimate->input = prompt_of(&quote.most);
-    if (quote.bounded && estimate->output > answer_of(&quote.most))
-        estimate->output = answer_of(&quote.most);
+    meter_bounds(x->model, &ask, out_input, out_output);
 }
 
 /* ---- the answer ---- */

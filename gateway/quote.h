@@ -13,9 +13,8 @@
  * none); ENDPOINT_NONE: not one that is billed. */
 enum endpoint quote_endpoint(struct span target);
 
-/* Cuts an estimate to what x's ask can have come to at most: nobody pays for tokens that he cannot
- * have had. */
-void quote_cut(const struct exchange *x, struct usage *estimate);
+/* The most tokens that x's ask can come to on its model; -1: no bound. */
+void quote_bounds(const struct exchange *x, int64_t *out_input, int64_t *out_output);
 
 /* Answers with what x's ask would cost now on each of its candidates, in their order. */
 void quote_answer(struct exchange *x);

@@ -568,7 +568,7 @@ static bool counts_whole(const struct exchange *x)
 
 static enum err send_attempt(struct exchange *x, struct ask_problem *out_problem)
 {
-    const struct meter_route route = {
+    struct meter_route route = {
         .model = x->model->name,
         .replica = x->ticket.config_replica->name,
         .queue_us = (int64_t)(x->queue_ns / 1000),
@@ -579,6 +579,7 @@ static enum err send_attempt(struct exchange *x, struct ask_problem *out_problem
         .prompt_bytes = x->ask.text_bytes,
         .why = reply_why(x),
     };
+    quote_bounds(x, &route.most_input, &route.most_output);
     x->replica = x->ticket.config_replica;
     if (x->sent_ns == 0)
         x->sent_ns = clock_now_ns(); /* not the turn's: what we cost lies within one turn */
@@ -688,33 +689,8 @@ static enum outcome final_outcome(const struct exchange *x)
     return x->attempts ? OUTCOME_OK : OUTCOME_REFUSED;
 }
 
-/* Fills in what the replica has said nothing of: all, or (a stream of messages that was cut, a
- * server that leaves a number out) the input or the output alone. It is then an estimate. */
-static void complete_usage(const struct exchange *x, struct meter_ending *ending)
-{
-    const struct meter_sizes sizes = {x->ask.text_bytes, x->delivered_text_bytes,
-                                      x->delivered_pieces};
-    struct usage *usage = &ending->usage;
-    const bool has_input = usage->input >= 0 || usage->cached_input >= 0 || usage->cache_write >= 0;
-    const bool has_output = usage->output >= 0 || usage->reasoning >= 0 || !x->ask.generates;
-    struct usage estimate;
-
-    if (ending->source != SOURCE_NONE && has_input && has_output)
-        return;
-    meter_estimate(x->model->estimate, &sizes, &estimate);
-    quote_cut(x, &estimate);
-    if (ending->source == SOURCE_NONE)
-        *usage = estimate;
-    else if (!has_input)
-        usage->input = estimate.input;
-    else
-        usage->output = estimate.output;
-    ending->source = SOURCE_ESTIMATED;
-    metric_add(METRIC_usage_estimated_total, 1);
-}
-
-/* The tokens to charge, and where they come from: what was delivered; a plain answer that the
- * replica has finished counts whole once a byte of it has gone out. */
+/* The tokens to charge that the replica has told of: those delivered; a plain answer that it has
+ * finished counts whole once a byte of it has gone out. */
 static void final_usage(const struct exchange *x, struct meter_ending *ending)
 {
     const bool all = x->whole_source != SOURCE_NONE && x->delivered_any &&
@@ -728,13 +704,10 @@ static void final_usage(const struct exchange *x, struct meter_ending *ending)
         (!x->ask.stream || (x->delivered_source == SOURCE_NONE && x->delivered_text_bytes == 0));
     ending->billable = x->answer.status == 200 && x->delivered_any && x->model && !useless &&
                        endpoint_row(x->endpoint)->charged;
-    if (!ending->billable)
-        return;
-    if (x->counts_whole) {
+    if (ending->billable && x->counts_whole) {
         ending->usage = all ? x->whole : x->delivered;
         ending->source = all ? x->whole_source : x->delivered_source;
     }
-    complete_usage(x, ending);
 }
 
 static void learn(const struct exchange *x, const struct meter_ending *ending)
@@ -746,7 +719,8 @@ static void learn(const struct exchange *x, const struct meter_ending *ending)
         meter_learn(x->model->estimate, &sizes, &ending->usage);
 }
 
-static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
+/* waiting: bytes that the client has not taken yet and is charged for. */
+static int64_t settle_slot(struct exchange *x, struct meter_wait *wait, int64_t waiting)
 {
     struct meter_ending ending = {
         .outcome = final_outcome(x),
@@ -755,7 +729,7 @@ static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
                               ? x->opened_us + (int64_t)((x->first_token_ns - x->opened_ns) / 1000)
                               : 0,
         .ended_us = x->opened_us + (int64_t)((x->ended_ns - x->opened_ns) / 1000),
-        .bytes_out = x->bytes_out,
+        .bytes_out = x->bytes_out + waiting,
         .text_bytes = x->delivered_text_bytes,
         .pieces = x->delivered_pieces,
         .unit_cost_pusd =
@@ -765,6 +739,8 @@ static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
     if (x->model && config_service(x->model, x->endpoint) == SERVICE_CHAT)
         x->flags |= FLAG_TRANSLATED;
     ending.flags = x->flags;
+    const int64_t cost_pusd = meter_settle(x->worker->server->meter, x->slot, &ending, wait);
+    x->slot = NULL;
     if (ending.flags & FLAG_USAGE_SUSPECT)
         metric_add(METRIC_usage_suspect_total, 1);
     if (ending.billable)
@@ -772,8 +748,6 @@ static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
     x->outcome = ending.outcome;
     x->delivered = ending.usage;
     x->delivered_source = ending.source;
-    const int64_t cost_pusd = meter_settle(x->worker->server->meter, x->slot, &ending, wait);
-    x->slot = NULL;
     return cost_pusd;
 }
 
@@ -781,14 +755,12 @@ static int64_t settle_slot(struct exchange *x, struct meter_wait *wait)
  * settles now. What the client has not taken yet is charged with the rest. */
 static void settle_early(struct exchange *x)
 {
-    const int64_t waiting = (int64_t)relay_waiting(&x->attempt->relay);
     x->delivered_any = true;
     x->delivered_text_bytes = x->whole_text_bytes;
     x->delivered_pieces = x->whole_pieces;
     x->ended_ns = x->worker->now_ns;
-    x->bytes_out += waiting;
-    x->cost_pusd = settle_slot(x, exchange_await_row(x));
-    x->bytes_out -= waiting;
+    x->cost_pusd =
+        settle_slot(x, exchange_await_row(x), (int64_t)relay_waiting(&x->attempt->relay));
 }
 
 /* Lets the held end go, or breaks it off when the row took too long. */
@@ -834,7 +806,7 @@ enum verdict step_settle(struct exchange *x)
     if (x->client_gone && x->cause == OK)
         x->cause = ERR_CLIENT_GONE;
     if (x->slot)
-        x->cost_pusd = settle_slot(x, NULL);
+        x->cost_pusd = settle_slot(x, NULL, 0);
     else if (x->client_gone)
         x->outcome = OUTCOME_CLIENT_GONE;
     access_line(x, x->cost_pusd);

@@ -18,8 +18,8 @@ MUST_CHECK enum err estimate_adopt(struct config *config);
 /* Frees all of them; no snapshot that points there may be in use. */
 void estimate_forget(void);
 
-/* What a crash is settled by: tokens of the prompt, and the ratios of its answer as they are now.
- */
+/* What is estimated by where the replica does not say all: tokens of the prompt, and the ratios of
+ * its answer as they are now; its bounds are the caller's. */
 struct meter_guess estimate_guess(const struct estimate_state *state, int64_t prompt_bytes);
 
 /* Tokens of an answer lately (a mean that fades); -1: none was seen yet. */

@@ -317,6 +317,12 @@ struct slot *inflight_open(struct inflight *table, const struct meter_opening *o
     return slot;
 }
 
+/* One too large to be held bounds nothing that is ever answered. */
+static uint32_t bound_of(int64_t tokens)
+{
+    return tokens >= 0 && tokens < METER_NO_BOUND ? (uint32_t)tokens : METER_NO_BOUND;
+}
+
 void inflight_route(struct slot *slot, const struct meter_route *route)
 {
     uint32_t writes = atomic_load_explicit(&slot->route_writes, memory_order_relaxed);
@@ -331,6 +337,8 @@ void inflight_route(struct slot *slot, const struct meter_route *route)
     slot->attempts = route->attempts;
     slot->price = route->price ? route->price->book + 1 : 0;
     slot->guess = estimate_guess(route->estimate, route->prompt_bytes);
+    slot->guess.most_input = bound_of(route->most_input);
+    slot->guess.most_output = bound_of(route->most_output);
     for (size_t i = 0; i < ROUTE_TEXTS; i++) {
         at = put_text(slot, slot->route_text, at, texts[i], route_most[i]);
         slot->route_ends[i] = at;
@@ -561,7 +569,7 @@ static const char *header_problem(const struct inflight_header *header, uint64_t
         return "it is not a table";
     if (header->version != INFLIGHT_VERSION || header->slot_bytes != SLOT_BYTES ||
         header->price_bytes != sizeof(struct price))
-        return "it is of another version";
+        return "it is of another version: only the gateway that wrote it can make its rows";
     if (file_bytes < table_bytes(header->slots))
         return "it is cut short";
     if (atomic_load_explicit(&header->book_rows, memory_order_acquire) > INFLIGHT_BOOK_ROWS)

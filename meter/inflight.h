@@ -67,7 +67,7 @@ struct slot {
     uint16_t status;  /* ENDED */
     uint32_t attempts;
     struct meter_running running[2];
-    struct meter_guess guess; /* of the route: for an ending that nobody made */
+    struct meter_guess guess; /* of the route: for what the replica does not say */
     int64_t admitted_us, bytes_in;
     int64_t queue_us, sent_us;
     int64_t held_pusd;
@@ -95,7 +95,7 @@ struct inflight_header {
 };
 
 #define INFLIGHT_HEADER_BYTES 4096
-#define INFLIGHT_VERSION 2
+#define INFLIGHT_VERSION 3
 
 _Static_assert(sizeof(struct inflight_header) <= INFLIGHT_HEADER_BYTES, "the header has one page");
 

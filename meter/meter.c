@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/metrics.h"
 #include "meter/accounts.h"
 #include "meter/estimate.h"
 #include "meter/inflight.h"
 #include "meter/journal.h"
 #include "meter/keeper.h"
-#include "meter/price.h"
+#include "meter/settle.h"
 #include "meter/store.h"
 
 struct meter {
@@ -253,34 +254,20 @@ void meter_waste(struct slot *slot, struct span replica, const char *cause,
     inflight_waste(slot, replica, span_of(cause), usage);
 }
 
-/* What the ending costs at the slot's own price; -1: it does not fit. */
-static int64_t cost_of(const struct meter *meter, const struct slot *slot,
-                       const struct meter_ending *ending)
-{
-    const struct price *price = inflight_price(&meter->table, slot);
-    struct tariff tariff;
-    int64_t cost_pusd = 0;
-
-    if (!ending->billable || !price)
-        return 0;
-    price_tariff(price, &ending->usage, (enum service_tier)slot->tier, &tariff);
-    return price_of(&ending->usage, &tariff, &cost_pusd) == OK ? cost_pusd : -1;
-}
-
-int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
+int64_t meter_settle(struct meter *meter, struct slot *slot, struct meter_ending *ending,
                      struct meter_wait *wait)
 {
     const uint32_t index = inflight_index(&meter->table, slot);
-    int64_t cost_pusd = cost_of(meter, slot, ending);
+    const struct price *price = inflight_price(&meter->table, slot);
+    int64_t cost_pusd = 0;
 
-    if (cost_pusd < 0) {
-        struct meter_ending suspect = *ending;
-        suspect.flags |= FLAG_USAGE_SUSPECT;
-        cost_pusd = 0;
-        inflight_end(slot, &suspect, cost_pusd);
-    } else {
-        inflight_end(slot, ending, cost_pusd);
-    }
+    if (ending->billable && settle_usage(&slot->guess, ending->text_bytes, ending->pieces,
+                                         &ending->usage, &ending->source))
+        metric_add(METRIC_usage_estimated_total, 1);
+    if (ending->billable && price)
+        cost_pusd =
+            settle_cost(price, (enum service_tier)slot->tier, &ending->usage, &ending->flags);
+    inflight_end(slot, ending, cost_pusd);
     if (meter->waits)
         atomic_store_explicit(&meter->waits[index], wait, memory_order_relaxed);
     journal_post(meter->journal, index);

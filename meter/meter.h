@@ -60,7 +60,7 @@ bool meter_ready(const struct meter *meter);
  * sync)? The process must end, non-zero; the table is kept for the next one. */
 bool meter_failed(const struct meter *meter);
 
-#define METER_OPENING_BYTES 400 /* of all texts of an opening together */
+#define METER_OPENING_BYTES 392 /* of all texts of an opening together */
 
 /* What is known when the exchange is admitted. Spans are copied (cut to what fits, flagged; tags
  * whole or not at all). */
@@ -92,7 +92,8 @@ struct meter_route {
     /* What a crash is settled by where the server says no running usage. */
     const struct estimate_state *estimate;
     int64_t prompt_bytes;
-    struct span why; /* reason in words, short */
+    int64_t most_input, most_output; /* tokens, from meter_bounds() */
+    struct span why;                 /* reason in words, short */
 };
 /* Writes the route into the slot; texts are copied, cut to what fits. The slot must be open. */
 void meter_route(struct slot *slot, const struct meter_route *route);
@@ -110,10 +111,14 @@ struct meter_running {
 /* Before the bytes that they count leave. */
 void meter_publish(struct slot *slot, const struct meter_running *running);
 
-/* What an estimate of a crashed exchange starts from, as of its route. */
+#define METER_NO_BOUND UINT32_MAX
+
+/* What an estimate starts from where the replica does not say all, as of the route. */
 struct meter_guess {
     int64_t input;           /* tokens of the prompt */
     uint64_t answer, pieces; /* what was learned, as in struct tokens_ratio */
+    uint32_t most_input;     /* tokens that the ask can come to, or METER_NO_BOUND */
+    uint32_t most_output;    /* likewise; 0: its endpoint generates nothing */
 };
 
 /* An attempt that was not delivered, with the tokens it is known to have made (for the row's
@@ -141,10 +146,11 @@ struct meter_wait {
 };
 
 /* Prices the slot and marks it ended: no system call, safe against kill -9. The slot is the
- * writer's from here on. Returns the cost (pusd); 0 when not billable, or when it does not fit (the
- * row is then usage_suspect). wait: rung once when the row is synced (durability: power); NULL, and
+ * writer's from here on. What a billable ending does not say of its usage is estimated, in *ending
+ * too. Returns the cost (pusd); 0 when not billable, or when it does not fit (the row, and *ending,
+ * are then usage_suspect). wait: rung once when the row is synced (durability: power); NULL, and
  * with durability: process, nobody waits. */
-int64_t meter_settle(struct meter *meter, struct slot *slot, const struct meter_ending *ending,
+int64_t meter_settle(struct meter *meter, struct slot *slot, struct meter_ending *ending,
                      struct meter_wait *wait);
 
 /* Takes back the wait that the slot was settled with. false: too late, it has been or is being
@@ -213,6 +219,11 @@ struct meter_quote {
     int64_t price_from_us; /* … and which dated price they are of */
     int64_t output_bound;  /* max_tokens that the bound counts on; -1: none */
 };
+
+/* The most tokens that an ask can come to on a model; -1: no bound. *out_output is 0 where nothing
+ * is generated. Pure. */
+void meter_bounds(const struct config_model *model, const struct meter_ask *ask, int64_t *out_input,
+                  int64_t *out_output);
 
 /* What an ask costs at most and probably, on a model, admitted at a moment (wall, µs). Pure but for
  * what was learned. false: the model has no price then. */

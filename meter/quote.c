@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/quote.c: what an ask would cost, at most and probably.
  *
- * For:       meter_quote() of the door: the bound that money is set aside by, and the estimate.
+ * For:       meter_quote() and meter_bounds() of the door: the bound that money is set aside by, and
+ *            the estimate.
  * Called by: the gateway by the door.
  * Knows not: bodies, tenants, the clock.
  *
@@ -226,6 +227,15 @@ static void quote_probable(const struct config_model *model, const struct price 
     out_quote->price_from_us = tariff.from_us;
     if (price_of(&usage, &tariff, &out_quote->probable_pusd) != OK)
         out_quote->probable_pusd = -1;
+}
+
+void meter_bounds(const struct config_model *model, const struct meter_ask *ask, int64_t *out_input,
+                  int64_t *out_output)
+{
+    const char *why;
+
+    *out_input = input_bound(model, ask, &why);
+    *out_output = output_bound(model, ask, &why);
 }
 
 bool meter_quote(const struct config_model *model, const struct meter_ask *ask, int64_t at_us,

@@ -31,6 +31,7 @@
 #include "meter/files.h"
 #include "meter/price.h"
 #include "meter/record.h"
+#include "meter/settle.h"
 
 #define CLOCK_STEP_US (INT64_C(3600) * 1000000)
 #define DEAD_FILES 2u /* of its own that may have rows of slots that are not free */
@@ -43,50 +44,19 @@ static void set_flag(struct slot *slot, uint32_t flag)
     atomic_fetch_or_explicit(&slot->flags, flag, memory_order_relaxed);
 }
 
-/* Fills in what the server had not said; it is then an estimate. */
-static void complete_usage(const struct meter_guess *guess, struct meter_running *running)
-{
-    struct usage *usage = &running->usage;
-    const bool has_input = usage->input >= 0 || usage->cached_input >= 0 || usage->cache_write >= 0;
-    const bool has_output = usage->output >= 0 || usage->reasoning >= 0;
-    struct usage estimate;
-
-    if (running->source == SOURCE_CACHED ||
-        (running->source != SOURCE_NONE && has_input && has_output))
-        return;
-    estimate_from_guess(guess, running->text_bytes, running->pieces, &estimate);
-    if (running->source == SOURCE_NONE)
-        *usage = estimate;
-    else if (!has_output)
-        usage->output = estimate.output;
-    if (!has_input)
-        usage->input = estimate.input;
-    running->source = SOURCE_ESTIMATED;
-}
-
-static int64_t cost_of(struct slot *slot, const struct price *price, const struct usage *usage)
-{
-    struct tariff tariff;
-    int64_t cost_pusd = 0;
-
-    if (!slot->billable)
-        return 0;
-    price_tariff(price, usage, (enum service_tier)slot->tier, &tariff);
-    if (price_of(usage, &tariff, &cost_pusd) == OK)
-        return cost_pusd;
-    set_flag(slot, FLAG_USAGE_SUSPECT);
-    return 0;
-}
-
 void recover_end(struct slot *slot, const struct price *price, int64_t now_us)
 {
     const uint32_t published = atomic_load_explicit(&slot->published, memory_order_relaxed);
     struct meter_running *running = &slot->running[published % 2];
     const bool delivered = running->delivered != 0;
     const bool charged = endpoint_row((enum endpoint)slot->endpoint)->charged;
+    enum usage_source source = (enum usage_source)running->source;
+    uint32_t flags = 0;
 
     if (delivered && charged) {
-        complete_usage(&slot->guess, running);
+        (void)settle_usage(&slot->guess, running->text_bytes, running->pieces, &running->usage,
+                           &source);
+        running->source = source;
     } else if (!delivered) {
         running->usage = USAGE_UNKNOWN;
         running->source = SOURCE_NONE;
@@ -97,7 +67,10 @@ void recover_end(struct slot *slot, const struct price *price, int64_t now_us)
     slot->first_token_us = 0;
     slot->ended_us = now_us;
     slot->unit_cost_pusd = -1;
-    slot->cost_pusd = cost_of(slot, price, &running->usage);
+    slot->cost_pusd =
+        slot->billable ? settle_cost(price, (enum service_tier)slot->tier, &running->usage, &flags)
+                       : 0;
+    set_flag(slot, flags);
     atomic_store_explicit(&slot->state, SLOT_ENDED, memory_order_release);
 }
 

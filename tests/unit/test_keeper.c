@@ -96,7 +96,7 @@ static void settle_one(struct meter *meter)
                                           .tenant = SPAN("acme"),
                                           .endpoint = ENDPOINT_CHAT,
                                           .admitted_us = 1790000000000000};
-    const struct meter_ending ending = {.outcome = OUTCOME_OK,
+    struct meter_ending ending = {.outcome = OUTCOME_OK,
                                         .status = 200,
                                         .usage = USAGE_UNKNOWN,
                                         .ended_us = 1790000000000001,

@@ -141,12 +141,12 @@ static void an_admitted_exchange_becomes_one_row(void **state)
     struct meter_view view;
     size_t size = 0;
     const struct usage usage = {.input = 100, .cached_input = 20, .output = 7};
-    const struct meter_ending ending = {.outcome = OUTCOME_CLIENT_GONE,
-                                        .status = 200,
-                                        .billable = true,
-                                        .usage = usage,
-                                        .source = SOURCE_RUNNING,
-                                        .unit_cost_pusd = -1};
+    struct meter_ending ending = {.outcome = OUTCOME_CLIENT_GONE,
+                                  .status = 200,
+                                  .billable = true,
+                                  .usage = usage,
+                                  .source = SOURCE_RUNNING,
+                                  .unit_cost_pusd = -1};
     struct meter *meter = open_meter(&config);
 
     open_shop(&shop, 50000, 200000);
@@ -180,7 +180,7 @@ static void a_slot_is_priced_as_its_route_said(void **state)
     (void)state;
     struct config config = config_of(home, 16);
     struct shop before, after;
-    const struct meter_ending ending = {
+    struct meter_ending ending = {
         .outcome = OUTCOME_OK, .billable = true, .usage = {.input = 10}, .source = SOURCE_REPORTED};
     const struct meter_opening flex = {.tenant = SPAN("acme"), .tier = TIER_FLEX};
     struct meter *meter = open_meter(&config);
@@ -206,10 +206,10 @@ static void an_amount_that_does_not_fit_is_not_charged_and_said(void **state)
     struct config config = config_of(home, 16);
     struct shop shop;
     size_t size = 0;
-    const struct meter_ending ending = {.outcome = OUTCOME_OK,
-                                        .billable = true,
-                                        .usage = {.input = INT64_MAX, .output = 1},
-                                        .source = SOURCE_REPORTED};
+    struct meter_ending ending = {.outcome = OUTCOME_OK,
+                                  .billable = true,
+                                  .usage = {.input = INT64_MAX, .output = 1},
+                                  .source = SOURCE_REPORTED};
     struct meter *meter = open_meter(&config);
 
     open_shop(&shop, 50000, 200000);
@@ -369,7 +369,7 @@ static void who_waits_for_a_durable_row_is_rung_once(void **state)
     (void)state;
     struct config config = config_of(home, 16);
     struct waiter waiter = {.wait = {.durable = ring}};
-    const struct meter_ending ending = {.outcome = OUTCOME_REFUSED};
+    struct meter_ending ending = {.outcome = OUTCOME_REFUSED};
     const uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
     struct meter_view view;
 
@@ -395,7 +395,7 @@ static void nobody_takes_back_the_wait_of_who_has_the_slot_now(void **state)
     (void)state;
     struct config config = config_of(home, 1);
     struct waiter before = {.wait = {.durable = ring}}, now = {.wait = {.durable = ring}};
-    const struct meter_ending ending = {.outcome = OUTCOME_REFUSED};
+    struct meter_ending ending = {.outcome = OUTCOME_REFUSED};
     const uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
     struct slot *slot = NULL;
 
@@ -485,9 +485,9 @@ static void live_until_killed(struct progress *progress)
                                                         .source = SOURCE_RUNNING,
                                                         .bytes_out = number * event,
                                                         .delivered = 1});
-        const struct meter_ending ending = {.usage = usage_of(number, EVENTS),
-                                            .source = SOURCE_REPORTED,
-                                            .bytes_out = number * EVENTS};
+        struct meter_ending ending = {.usage = usage_of(number, EVENTS),
+                                      .source = SOURCE_REPORTED,
+                                      .bytes_out = number * EVENTS};
         (void)meter_settle(meter, slot, &ending, NULL);
         atomic_store(&progress->settled, (uint64_t)number);
     }

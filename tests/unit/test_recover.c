@@ -50,7 +50,9 @@ static struct single single_of(enum endpoint endpoint)
     inflight_route(single.slot, &(struct meter_route){.model = SPAN("m"),
                                                       .attempts = 1,
                                                       .price = &single.price,
-                                                      .prompt_bytes = 3600});
+                                                      .prompt_bytes = 3600,
+                                                      .most_input = -1,
+                                                      .most_output = -1});
     return single;
 }
 
