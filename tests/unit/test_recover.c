@@ -3,6 +3,8 @@
  *
  * Promises:  1. An open slot is charged what it had published: as the server counted, else as
  *               estimated; nothing when nothing was delivered.
+ *               No estimate is above what was asked for; where nothing is generated, no output is
+ *               missing.
  *            2. An ended slot becomes the row that it would have become.
  *            3. Each slot has exactly one row, whatever instant its process or any recoverer died
  *               at, and the table goes only when all are synced.
@@ -135,6 +137,59 @@ static void an_open_slot_is_charged_what_it_had_published(void **state)
         assert_memory_equal(&running->usage, &cases[i].usage, sizeof(running->usage));
         inflight_fini(&single.table);
     }
+}
+
+/* 3600 bytes of prompt; streams of the model have 4 tokens in an event. */
+static struct single bounded_single_of(enum endpoint endpoint, int64_t most_output)
+{
+    struct single single = single_of(endpoint);
+
+    inflight_route(single.slot, &(struct meter_route){.model = SPAN("m"),
+                                                      .attempts = 1,
+                                                      .price = &single.price,
+                                                      .prompt_bytes = 3600,
+                                                      .most_input = 900,
+                                                      .most_output = most_output});
+    single.slot->guess.pieces = UINT64_C(PIECE_UNITS_SEEN) << 32 | 4;
+    return single;
+}
+
+static void nobody_is_charged_for_more_than_he_asked_for(void **state)
+{
+    (void)state;
+    static const struct usage limited = {900, 0, 0, 5, 0}, unlimited = {900, 0, 0, 12, 0};
+    const struct meter_running running = {.usage = {-1, -1, -1, -1, -1}, .pieces = 3,
+                                          .delivered = 1};
+    struct single five = bounded_single_of(ENDPOINT_CHAT, 5);
+    struct single any = bounded_single_of(ENDPOINT_CHAT, -1);
+    inflight_publish(five.slot, &running);
+    inflight_publish(any.slot, &running);
+
+    recover_end(five.slot, inflight_price(&five.table, five.slot), NOW_US);
+    recover_end(any.slot, inflight_price(&any.table, any.slot), NOW_US);
+
+    assert_memory_equal(&inflight_running(five.slot)->usage, &limited, sizeof(limited));
+    assert_memory_equal(&inflight_running(any.slot)->usage, &unlimited, sizeof(unlimited));
+    assert_int_equal(five.slot->cost_pusd, 900 * 10 + 5 * 100);
+    inflight_fini(&five.table);
+    inflight_fini(&any.table);
+}
+
+static void what_generates_nothing_lacks_no_output(void **state)
+{
+    (void)state;
+    static const struct usage said = {12, -1, -1, -1, -1};
+    const struct meter_running running = {
+        .usage = said, .source = SOURCE_REPORTED, .delivered = 1};
+    struct single single = bounded_single_of(ENDPOINT_EMBEDDINGS, 0);
+    inflight_publish(single.slot, &running);
+
+    recover_end(single.slot, inflight_price(&single.table, single.slot), NOW_US);
+
+    assert_memory_equal(&inflight_running(single.slot)->usage, &said, sizeof(said));
+    assert_int_equal(inflight_running(single.slot)->source, SOURCE_REPORTED);
+    assert_int_equal(single.slot->cost_pusd, 12 * 10);
+    inflight_fini(&single.table);
 }
 
 static void flags_are_kept_and_the_tier_is_charged(void **state)
@@ -702,6 +757,8 @@ int main(void)
 #define RECOVER_TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_slot_is_charged_what_it_had_published),
+        cmocka_unit_test(nobody_is_charged_for_more_than_he_asked_for),
+        cmocka_unit_test(what_generates_nothing_lacks_no_output),
         cmocka_unit_test(flags_are_kept_and_the_tier_is_charged),
         cmocka_unit_test(without_a_price_nothing_is_charged),
         cmocka_unit_test(an_amount_that_does_not_fit_is_suspect),
