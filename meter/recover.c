@@ -82,13 +82,13 @@ static bool any_member(void *owner, struct span name, struct span value)
     return true;
 }
 
-/* Tags go into the row as they are: of a damaged table they may be no object. */
+/* Tags go into the row as they are: of a damaged table they may be no object, or no text. */
 static void drop_damaged_tags(struct slot *slot)
 {
     const struct span tags = inflight_opening_text(slot, OPENING_TAGS);
 
-    if (tags.size == 0 ||
-        (record_members(tags, any_member, NULL) && !memchr(tags.data, '\n', tags.size)))
+    if (tags.size == 0 || (record_members(tags, any_member, NULL) && log_is_utf8(tags) &&
+                           !memchr(tags.data, '\n', tags.size)))
         return;
     slot->opening_ends[OPENING_TAGS] = slot->opening_ends[OPENING_TAGS - 1];
     set_flag(slot, FLAG_DECISION_CUT);

@@ -92,6 +92,16 @@ static size_t sequence_bytes(const unsigned char *text, size_t size)
     return bytes;
 }
 
+bool log_is_utf8(struct span text)
+{
+    for (size_t at = 0, bytes; at < text.size; at += bytes) {
+        bytes = sequence_bytes((const unsigned char *)text.data + at, text.size - at);
+        if (bytes == 0)
+            return false;
+    }
+    return true;
+}
+
 size_t log_escape(struct span text, char *out, size_t room)
 {
     static const char digits[] = "0123456789abcdef";

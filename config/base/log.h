@@ -41,4 +41,7 @@ void log_flush(void);
  * than room; cuts at room. */
 size_t log_escape(struct span text, char *out, size_t room);
 
+/* Is all of it UTF-8 (RFC 3629)? */
+bool log_is_utf8(struct span text);
+
 #endif
