@@ -715,7 +715,7 @@ static void learn(const struct exchange *x, const struct meter_ending *ending)
     const struct meter_sizes sizes = {x->ask.images ? 0 : x->ask.text_bytes, x->whole_text_bytes,
                                       x->whole_pieces};
     if (ending->source == SOURCE_REPORTED && ending->outcome == OUTCOME_OK &&
-        !(x->flags & FLAG_USAGE_SUSPECT))
+        !(ending->flags & FLAG_USAGE_SUSPECT))
         meter_learn(x->model->estimate, &sizes, &ending->usage);
 }
 

@@ -2,7 +2,8 @@
 """kill -9 at any moment loses no row: the next process writes what the dead one left under way.
 
 For:       whole lines, numbered without a gap; a row for each answered request, and each that was
-           cut; no table left; two processes of one name beside each other.
+           cut; nobody billed for more than he asked for; no table left; two processes of one name
+           beside each other.
 """
 
 import json
@@ -25,8 +26,8 @@ class JournalSurvivesKill(unittest.TestCase):
         self.fake = Fake(self.holder.name, "s1")
         self.addCleanup(self.fake.stop)
 
-    def start(self):
-        gateway = Gateway({"models": {"small": model(("s1", self.fake.port))},
+    def start(self, **more):
+        gateway = Gateway({"models": {"small": model(("s1", self.fake.port), **more)},
                            "classes": [{"name": "default", "match": {}}],
                            "tenants": tenants()}, ENVIRONMENT, directory=self.holder.name)
         self.addCleanup(gateway.stop)
@@ -161,6 +162,33 @@ class JournalSurvivesKill(unittest.TestCase):
         self.assertGreaterEqual(row["output"], received)
         self.assertLess(row["output"], 100)
         self.assertEqual(int(row["cost_pusd"]), cost_of_row(row))
+
+    def stream(self, gateway, prompt, on_data=None, **more):
+        conn = wire.H1(gateway.port)
+        reply = conn.request("POST", "/v1/chat/completions", bearer(KEY),
+                             chat(prompt, stream=True, **more), on_data=on_data)
+        conn.close()
+        return reply
+
+    def test_an_estimate_after_a_kill_is_within_what_was_asked_for(self):
+        gateway = self.start(kind="openai")      # says its count at the end alone
+        for _ in range(4):                       # teaches that events bear several tokens
+            reply = self.stream(gateway, "[[fake tokens=4000 per_event=5]]")
+            self.assertEqual(reply.status, 200, reply)
+
+        def kill_at_the_end(reply):              # two events: 3 and 2 tokens
+            if reply.body.count(b'"content":"w') >= 2 and gateway.child.poll() is None:
+                gateway.kill()
+
+        reply = self.stream(gateway, "[[fake tokens=50 per_event=3 stall=2]]", kill_at_the_end,
+                            max_tokens=5)
+        self.assertFalse(reply.complete)
+        gateway = self.start(kind="openai")
+        self.end(gateway)
+        rows = [row for row in self.assert_numbered(self.lines(gateway))
+                if row["outcome"] == "crash_recovered"]
+        self.assertEqual([(row["source"], row["output"]) for row in rows], [("estimated", 5)])
+        self.assertEqual(int(rows[0]["cost_pusd"]), cost_of_row(rows[0]))
 
     def test_two_processes_of_one_name_run_beside_each_other(self):
         first = self.start()

@@ -48,8 +48,8 @@ PURE = ["gateway/scan", "gateway/value", "gateway/ask", "gateway/ask_reader", "g
         "router/balance", "router/queue", "router/window", "router/latency", "router/health",
         "cache/key", "cache/freshness", "cache/prefix", "meter/price", "meter/tokens",
         "meter/limit", "meter/budget", "meter/account", "meter/row", "meter/record",
-        "meter/record_json", "meter/skim", "meter/quote", "meter/settle", "meter/invoice_lines", "meter/chain",
-        "config/base/money", "config/base/period", "config/base/zone_rule",
+        "meter/record_json", "meter/skim", "meter/quote", "meter/settle", "meter/invoice_lines",
+        "meter/chain", "config/base/money", "config/base/period", "config/base/zone_rule",
         "config/base/span", "config/base/nearest", "config/base/err"]
 C_LIBRARY = {"assert.h", "ctype.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h",
              "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",

@@ -97,10 +97,10 @@ static void settle_one(struct meter *meter)
                                           .endpoint = ENDPOINT_CHAT,
                                           .admitted_us = 1790000000000000};
     struct meter_ending ending = {.outcome = OUTCOME_OK,
-                                        .status = 200,
-                                        .usage = USAGE_UNKNOWN,
-                                        .ended_us = 1790000000000001,
-                                        .unit_cost_pusd = -1};
+                                  .status = 200,
+                                  .usage = USAGE_UNKNOWN,
+                                  .ended_us = 1790000000000001,
+                                  .unit_cost_pusd = -1};
     struct slot *slot = meter_admit(meter, &opening);
 
     assert_non_null(slot);

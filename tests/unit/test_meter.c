@@ -9,7 +9,8 @@
  *            4. A full table admits nobody; an amount that does not fit is not charged and said.
  *            5. What was learned and counted outlives snapshots.
  *            6. Who waits for a durable row is rung once, or takes the wait back.
- *            7. Without a journal all works, in memory. */
+ *            7. A worker and a crash charge the same for the same exchange.
+ *            8. Without a journal all works, in memory. */
 #include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -27,7 +28,9 @@
 #include <cmocka.h>
 
 #include "config/base/clock.h"
+#include "meter/inflight.h"
 #include "meter/meter.h"
+#include "meter/recover.h"
 
 static char home[64];
 static char problem[512];
@@ -224,6 +227,65 @@ static void an_amount_that_does_not_fit_is_not_charged_and_said(void **state)
     assert_non_null(text);
     assert_non_null(strstr(text, "usage_suspect"));
     free(text);
+}
+
+/* What a replica may have said, and a most of output, by number. */
+#define EQUAL_CASES (3 * 3 * 3 * 3 * 4)
+
+static struct meter_running running_of(uint32_t number)
+{
+    static const int64_t tokens[] = {-1, 0, 9};
+    static const enum usage_source sources[] = {SOURCE_NONE, SOURCE_RUNNING, SOURCE_REPORTED};
+
+    return (struct meter_running){.usage = {.input = tokens[number % 3],
+                                            .cached_input = tokens[number / 3 % 3],
+                                            .cache_write = -1,
+                                            .output = tokens[number / 9 % 3],
+                                            .reasoning = -1},
+                                  .source = sources[number / 27 % 3],
+                                  .text_bytes = 77,
+                                  .pieces = 7,
+                                  .delivered = 1};
+}
+
+static void a_worker_and_a_crash_charge_the_same(void **state)
+{
+    (void)state;
+    static const int64_t most[] = {-1, 0, 5, INT64_MAX};
+    struct config config = config_of("", EQUAL_CASES);
+    struct shop shop;
+    struct meter *meter = open_meter(&config);
+    const struct meter_opening opening = {
+        .tenant = SPAN("acme"), .endpoint = ENDPOINT_CHAT, .tier = TIER_FLEX};
+
+    open_shop(&shop, 1000, INT64_C(1) << 60); /* so that some of the amounts do not fit */
+    assert_int_equal(meter_adopt(meter, &shop.config), OK);
+    for (uint32_t number = 0; number < EQUAL_CASES; number++) {
+        const struct meter_running running = running_of(number);
+        struct meter_ending ending = {.billable = true,
+                                      .usage = running.usage,
+                                      .source = running.source,
+                                      .text_bytes = running.text_bytes,
+                                      .pieces = running.pieces};
+        struct meter_route route = route_of(&shop);
+        struct slot crashed;
+        struct slot *slot;
+
+        route.most_input = 20;
+        route.most_output = most[number / 81];
+        slot = meter_admit(meter, &opening);
+        assert_non_null(slot);
+        meter_route(slot, &route);
+        meter_publish(slot, &running);
+        memcpy(&crashed, slot, sizeof(crashed));
+        recover_end(&crashed, &shop.price, 1);
+        assert_int_equal(meter_settle(meter, slot, &ending, NULL), crashed.cost_pusd);
+        assert_memory_equal(&inflight_running(&crashed)->usage, &ending.usage,
+                            sizeof(ending.usage));
+        assert_int_equal(inflight_running(&crashed)->source, ending.source);
+        assert_int_equal(atomic_load(&crashed.flags), ending.flags);
+    }
+    (void)meter_close(meter);
 }
 
 static void a_slot_never_settled_is_recovered_by_the_next_process(void **state)
@@ -592,6 +654,7 @@ int main(void)
         METER_TEST(an_admitted_exchange_becomes_one_row),
         METER_TEST(a_slot_is_priced_as_its_route_said),
         METER_TEST(an_amount_that_does_not_fit_is_not_charged_and_said),
+        METER_TEST(a_worker_and_a_crash_charge_the_same),
         METER_TEST(a_slot_never_settled_is_recovered_by_the_next_process),
         METER_TEST(a_full_table_admits_nobody),
         METER_TEST(two_processes_of_one_name_overlap),

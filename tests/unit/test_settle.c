@@ -4,8 +4,7 @@
  * Promises:  1. What a replica has said stays; what it has not said is estimated, each side alone.
  *            2. No estimate is above what the ask can have come to.
  *            3. Where nothing is generated, no output is missing.
- *            4. A crash and a worker come to the same for the same exchange.
- *            5. An amount that does not fit is none, and is flagged. */
+ *            4. An amount that does not fit is none, and is flagged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,9 +12,6 @@
 
 #include <cmocka.h>
 
-#include "config/base/span.h"
-#include "meter/inflight.h"
-#include "meter/recover.h"
 #include "meter/settle.h"
 
 /* Nothing was learned: as many tokens as pieces. */
@@ -75,49 +71,6 @@ static const struct price price = {
     .rates = {10, 1, 20, 100, 300},
     .tier_ppm = {PRICE_PPM, PRICE_PPM / 2, 2 * PRICE_PPM, PRICE_PPM}};
 
-static void a_crash_comes_to_what_a_worker_would_have(void **state)
-{
-    (void)state;
-    static const int64_t tokens[] = {-1, 0, 9};
-    static const int64_t bounds[] = {-1, 0, 5};
-    static const enum usage_source sources[] = {SOURCE_NONE, SOURCE_RUNNING, SOURCE_REPORTED};
-
-    for (uint32_t number = 0; number < 3 * 3 * 3 * 3 * 3; number++) {
-        const struct usage usage = {.input = tokens[number % 3],
-                                    .cached_input = tokens[number / 3 % 3],
-                                    .cache_write = -1,
-                                    .output = tokens[number / 9 % 3],
-                                    .reasoning = -1};
-        const struct meter_running running = {.usage = usage,
-                                              .source = sources[number / 27 % 3],
-                                              .text_bytes = 77,
-                                              .pieces = 7,
-                                              .delivered = 1};
-        const struct meter_opening opening = {.tenant = SPAN("acme"), .endpoint = ENDPOINT_CHAT};
-        struct inflight table;
-        struct usage charged = usage;
-        enum usage_source source = running.source;
-        struct price booked = price;
-        uint32_t flags = 0;
-
-        assert_int_equal(inflight_init(&table, -1, 1, SPAN("g1"), 1), OK);
-        assert_int_equal(inflight_book(&table, &booked, &booked.book), OK);
-        struct slot *slot = inflight_open(&table, &opening);
-        inflight_route(slot, &(struct meter_route){.model = SPAN("m"),
-                                                   .price = &booked,
-                                                   .prompt_bytes = 3600,
-                                                   .most_input = 100,
-                                                   .most_output = bounds[number / 81]});
-        inflight_publish(slot, &running);
-        (void)settle_usage(&slot->guess, running.text_bytes, running.pieces, &charged, &source);
-        recover_end(slot, &booked, 1);
-        assert_memory_equal(&inflight_running(slot)->usage, &charged, sizeof(charged));
-        assert_int_equal(inflight_running(slot)->source, source);
-        assert_int_equal(slot->cost_pusd, settle_cost(&booked, TIER_STANDARD, &charged, &flags));
-        inflight_fini(&table);
-    }
-}
-
 static void an_amount_that_does_not_fit_is_flagged(void **state)
 {
     (void)state;
@@ -135,7 +88,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_said_is_estimated_and_no_more),
-        cmocka_unit_test(a_crash_comes_to_what_a_worker_would_have),
         cmocka_unit_test(an_amount_that_does_not_fit_is_flagged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
