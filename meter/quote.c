@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/quote.c: what an ask would cost, at most and probably.
  *
- * For:       meter_quote() and meter_bounds() of the door: the bound that money is set aside by, and
- *            the estimate.
+ * For:       meter_quote() and meter_bounds() of the door: the bound that money is set aside by,
+ *            and the estimate.
  * Called by: the gateway by the door.
  * Knows not: bodies, tenants, the clock.
  *
