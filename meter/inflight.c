@@ -446,7 +446,8 @@ const struct meter_running *inflight_running(const struct slot *slot)
 
 /* ---- a dead process's table ---- */
 
-/* Most bytes that one exchange can be believed to have had. */
+/* Most bytes that one exchange can be believed to have had; and the last moment that it can have
+ * been at, in the year 2255: sums of such numbers fit, and books have a place for such moments. */
 #define COUNT_MOST (INT64_C(1) << 53)
 
 static bool in_range(int64_t value, int64_t least, int64_t most)
@@ -493,18 +494,36 @@ static void drop_torn_route(struct slot *slot)
     slot->sent_us = 0;
 }
 
+static bool opening_is_whole(const struct slot *slot)
+{
+    return ends_are_whole(slot->opening_ends, OPENING_TEXTS, SLOT_OPENING_BYTES) &&
+           slot->endpoint < ENDPOINT_COUNT && slot->tier < SERVICE_TIERS &&
+           in_range(slot->admitted_us, 0, COUNT_MOST) && in_range(slot->bytes_in, 0, COUNT_MOST);
+}
+
+static bool route_is_whole(const struct slot *slot)
+{
+    return ends_are_whole(slot->route_ends, ROUTE_TEXTS, SLOT_ROUTE_BYTES) &&
+           guess_is_whole(&slot->guess) && in_range(slot->queue_us, 0, COUNT_MOST) &&
+           in_range(slot->sent_us, 0, COUNT_MOST);
+}
+
+static bool ending_is_whole(const struct slot *slot)
+{
+    return slot->outcome < OUTCOME_COUNT && in_range(slot->first_token_us, 0, COUNT_MOST) &&
+           in_range(slot->ended_us, 0, COUNT_MOST) && slot->cost_pusd >= 0 &&
+           slot->unit_cost_pusd >= -1;
+}
+
 /* Can a process have left this slot so? */
 static bool slot_is_whole(const struct slot *slot, uint32_t state)
 {
     const bool ended = state == SLOT_ENDED;
 
-    return (state == SLOT_OPEN || ended) &&
-           ends_are_whole(slot->opening_ends, OPENING_TEXTS, SLOT_OPENING_BYTES) &&
-           ends_are_whole(slot->route_ends, ROUTE_TEXTS, SLOT_ROUTE_BYTES) &&
-           slot->endpoint < ENDPOINT_COUNT && slot->tier < SERVICE_TIERS &&
-           running_is_whole(inflight_running(slot)) && guess_is_whole(&slot->guess) &&
+    return (state == SLOT_OPEN || ended) && opening_is_whole(slot) && route_is_whole(slot) &&
+           running_is_whole(inflight_running(slot)) &&
            atomic_load_explicit(&slot->wastes, memory_order_relaxed) <= SLOT_WASTES &&
-           (!ended || slot->outcome < OUTCOME_COUNT);
+           (!ended || ending_is_whole(slot));
 }
 
 static bool rates_are_whole(const struct rates *rates)

@@ -378,6 +378,14 @@ enum damage {
     PIECES_HUGE,
     GUESS_OF_NO_BYTES,
     WASTES_TOO_MANY,
+    ADMITTED_LONG_AGO,
+    BODY_HUGE,
+    QUEUED_NEGATIVE,
+    SENT_FAR_AHEAD,
+    FIRST_TOKEN_NEGATIVE,
+    ENDED_FAR_AHEAD,
+    COST_NEGATIVE,
+    UNIT_COST_NEGATIVE,
     OUTCOME_UNKNOWN,
     DAMAGES
 };
@@ -419,6 +427,30 @@ static void do_damage(struct slot *slot, enum damage damage)
         break;
     case WASTES_TOO_MANY:
         atomic_store(&slot->wastes, SLOT_WASTES + 1);
+        break;
+    case ADMITTED_LONG_AGO:
+        slot->admitted_us = INT64_MIN / 2;
+        break;
+    case BODY_HUGE:
+        slot->bytes_in = INT64_MAX / 2;
+        break;
+    case QUEUED_NEGATIVE:
+        slot->queue_us = -1;
+        break;
+    case SENT_FAR_AHEAD:
+        slot->sent_us = INT64_MAX / 2;
+        break;
+    case FIRST_TOKEN_NEGATIVE:
+        slot->first_token_us = -1;
+        break;
+    case ENDED_FAR_AHEAD:
+        slot->ended_us = INT64_MAX / 2;
+        break;
+    case COST_NEGATIVE:
+        slot->cost_pusd = -1;
+        break;
+    case UNIT_COST_NEGATIVE:
+        slot->unit_cost_pusd = -2;
         break;
     default:
         slot->outcome = OUTCOME_COUNT;
