@@ -3,7 +3,7 @@
  *
  * For:       meter_estimate(), meter_learn() and meter_estimate_error() of the door, and the
  *            book-keeping behind them.
- * Called by: meter.c, inflight.c and recover.c (guesses of a crash), quote.c.
+ * Called by: meter.c, inflight.c (guesses), settle.c, quote.c.
  * Knows not: slots, prices. */
 #ifndef METER_ESTIMATE_H
 #define METER_ESTIMATE_H

@@ -89,7 +89,7 @@ struct meter_route {
     int64_t sent_us;  /* wall, 0: not sent */
     uint32_t attempts;
     const struct price *price; /* of an adopted snapshot */
-    /* What a crash is settled by where the server says no running usage. */
+    /* What is estimated by where the server does not say all. */
     const struct estimate_state *estimate;
     int64_t prompt_bytes;
     int64_t most_input, most_output; /* tokens, from meter_bounds() */

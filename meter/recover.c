@@ -27,9 +27,7 @@
 #include "config/base/api.h"
 #include "config/base/hash.h"
 #include "config/base/log.h"
-#include "meter/estimate.h"
 #include "meter/files.h"
-#include "meter/price.h"
 #include "meter/record.h"
 #include "meter/settle.h"
 
