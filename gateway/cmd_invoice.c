@@ -229,7 +229,9 @@ static void print_focus(const struct invoice *invoice, const struct config_tenan
             charge.tokens = line->tokens;
             charge.rate_pusd = line->rate_pusd;
         } else {
-            charge.category = line->kind == INVOICE_VOLUME ? FOCUS_CREDIT : FOCUS_ADJUSTMENT;
+            charge.category =
+                line->kind == INVOICE_VOLUME || line->credit ? FOCUS_CREDIT : FOCUS_ADJUSTMENT;
+            charge.correction = line->correction;
             charge.what = line->class;
             if (line->kind == INVOICE_ADJUST)
                 charge.row = line->id;

@@ -126,14 +126,14 @@ struct books_line {
     int64_t bucket_us;            /* where its bucket begins; INT64_MIN: no buckets */
     struct span by[BOOKS_BY_MAX]; /* in the order asked; {NULL, 0}: absent in the rows */
     int64_t calls, billed_calls;
-    int64_t failed_calls;    /* outcome is neither ok nor hit nor joined */
-    struct books_tokens usage;      /* sums, of billable rows and adjusts; never unknown */
-    money_sum cost_pusd;     /* adjusts included */
-    money_sum adjusted_pusd; /* of these, by adjusts */
-    money_sum own_cost_pusd; /* what the tokens cost us: Σ computed tokens × unit cost,
-                              * where known */
-    int64_t own_cost_calls;  /* billed calls whose unit cost is known */
-    int64_t busy_us;         /* Σ of sent to ended */
+    int64_t failed_calls;      /* outcome is neither ok nor hit nor joined */
+    struct books_tokens usage; /* sums, of billable rows and adjusts; never unknown */
+    money_sum cost_pusd;       /* adjusts included */
+    money_sum adjusted_pusd;   /* of these, by adjusts */
+    money_sum own_cost_pusd;   /* what the tokens cost us: Σ computed tokens × unit cost,
+                                * where known */
+    int64_t own_cost_calls;    /* billed calls whose unit cost is known */
+    int64_t busy_us;           /* Σ of sent to ended */
     int64_t bytes_in, bytes_out;
     struct books_tokens wasted; /* of attempts not delivered: the operator's account */
 };
@@ -200,6 +200,8 @@ struct invoice_line {
     money_sum exact_pusd;  /* tokens × rate */
     money_sum amount_pusd; /* rounded once, half to even, to the cent */
     struct span id;        /* adjust: the row's id; tokens: a stable id of the line */
+    bool correction;       /* adjust: of what was invoiced before it was made */
+    bool credit;           /* adjust: money given back for no row */
 };
 
 enum invoice_state {

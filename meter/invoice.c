@@ -220,6 +220,18 @@ static bool visit_call(void *owner, const struct record *record, struct span lin
     return reading->err == OK;
 }
 
+/* One of a row in a closed month, or that amends one, corrects what was invoiced. */
+static void mark_adjust(struct reading *reading, const struct record *record)
+{
+    const struct invoice_lines *others = &reading->sheet->others;
+    struct invoice_line *line = &others->lines[others->count - 1];
+    const struct period month = period_around(reading->zone, PERIOD_MONTH, record->admitted_us);
+
+    line->correction =
+        record->corrects_us != 0 || record->at_us >= month.until_us + INVOICE_GRACE_US;
+    line->credit = record->adjusts.size == 0 && record->cost_pusd < 0;
+}
+
 static bool visit_adjust(void *owner, const struct record *record, struct span line)
 {
     struct reading *reading = owner;
@@ -229,6 +241,8 @@ static bool visit_adjust(void *owner, const struct record *record, struct span l
     if (record->kind == RECORD_ADJUST)
         reading->err =
             take_other(reading, record, plain(record->model, model), plain(record->why, why));
+    if (record->kind == RECORD_ADJUST && reading->err == OK)
+        mark_adjust(reading, record);
     return reading->err == OK;
 }
 

@@ -412,12 +412,21 @@ class OfJournalsMadeByHand(Checks):
             lines = csv.DictReader(io.StringIO(run("usage", "--focus", "--period", period,
                                                    "--tenant", "acme", *more[4:])))
             self.assertEqual({line["ChargeClass"] for line in lines}, classes, period)
+            lines = csv.DictReader(io.StringIO(run("invoice", "acme", period, "--focus",
+                                                   *more[4:])))
+            self.assertEqual({line["ChargeClass"] for line in lines if line["x_JournalRow"]},
+                             classes - {""}, period)
 
         # A credit of its own has to name a month that is open, or say that it means it.
         credit = ("adjust", "--tenant", "acme", "--at", "2025-10-02", "--usd", "-5", *more)
         self.assertIn("is closed", run(*credit, status=1))
         run(*credit, "--amend")
         run("adjust", "g1/1/1", "--void", "--amend", *more)
+        lines = csv.DictReader(io.StringIO(run("invoice", "acme", "2025-10", "--focus",
+                                               *more[4:])))
+        self.assertEqual({(line["ChargeCategory"], line["ChargeClass"]) for line in lines
+                          if line["x_JournalRow"]},
+                         {("Credit", "Correction"), ("Adjustment", "Correction")})
         self.assertEqual(self.invoice("2025-10")["exact_usd"], "-4.999")
         self.assertEqual(self.invoice("month")["exact_usd"], "-0.001")
 
