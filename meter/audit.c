@@ -20,6 +20,7 @@
 
 #include "meter/retire.h"
 #include "meter/store.h"
+#include "meter/underway.h"
 
 #define LISTINGS_MAX 5 /* a busy directory settles sooner */
 
@@ -181,6 +182,17 @@ static enum err open_keys(struct audit *audit, char *problem, size_t problem_siz
     return err;
 }
 
+/* A table that is damaged, or of another version: nothing makes rows of it. */
+static bool tell_hidden(void *owner, const struct underway *found)
+{
+    struct audit *audit = owner;
+
+    if (found->slot == NULL)
+        audit_tell(audit, AUDIT_NOTE, found->file, 0, -1,
+                   "%s; what was under way in it has no row here", found->why);
+    return true;
+}
+
 /* What no check of ours can make up for. */
 static void tell_limits(struct audit *audit)
 {
@@ -202,6 +214,7 @@ static void tell_limits(struct audit *audit)
                    " rows came after the last anchor: that some of them were cut off would "
                    "not be seen",
                    audit->sums.rows_after_last_anchor);
+    underway_each(audit->directory_fd, tell_hidden, audit);
 }
 
 /* ---- the run ---- */

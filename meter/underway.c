@@ -2,7 +2,7 @@
 /* meter/underway.c: what has no row yet: the slots of all tables in a journal's folder.
  *
  * For:       see underway.h; and books_pending() of books.h.
- * Called by: invoice.c; gateway/cmd_why.c through books.h.
+ * Called by: invoice.c, audit.c; gateway/cmd_why.c through books.h.
  * Knows not: ledgers, invoices. */
 #include "meter/underway.h"
 

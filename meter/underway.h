@@ -2,7 +2,7 @@
 /* meter/underway.h: what has no row yet: the slots of all tables in a journal's folder.
  *
  * For:       who must know whether rows may still come, and of which requests.
- * Called by: invoice.c; books_pending() of books.h is in underway.c, too.
+ * Called by: invoice.c, audit.c; books_pending() of books.h is in underway.c, too.
  * Knows not: ledgers, invoices. */
 #ifndef METER_UNDERWAY_H
 #define METER_UNDERWAY_H

@@ -586,6 +586,17 @@ static void a_key_beside_the_journal_is_said(void **state)
     assert_true(said);
 }
 
+static void a_table_that_cannot_be_read_is_noted(void **state)
+{
+    (void)state;
+    write_journal();
+    paper_append(&paper, "g1-9.inflight", "of another version", 18);
+
+    assert_good();
+
+    assert_true(found(AUDIT_NOTE, "g1-9.inflight", 0));
+}
+
 static void without_a_public_key_there_is_no_audit(void **state)
 {
     (void)state;
@@ -625,6 +636,7 @@ int main(void)
         TEST(adjusts_of_one_row_are_added_up),
         TEST(rows_after_the_last_anchor_are_counted),
         TEST(a_key_beside_the_journal_is_said),
+        TEST(a_table_that_cannot_be_read_is_noted),
         TEST(without_a_public_key_there_is_no_audit),
     };
 
