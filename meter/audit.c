@@ -130,30 +130,41 @@ static void read_piece(struct audit *audit, uint32_t number, struct audit_epoch 
     audit_unmet(audit, number);
 }
 
-/* Has this file a whole line? A process makes its next file before it closes the one before it:
- * killed in between it leaves one without. */
-static bool has_line(const struct audit *audit, const struct audit_piece *piece)
+/* What a file has to show. A process makes its next file before it closes the one before it: killed
+ * in between it leaves one without lines. */
+enum showing { SHOWS_NOTHING, SHOWS_BYTES, SHOWS_LINES };
+
+static enum showing look_at(const struct audit *audit, const struct audit_piece *piece)
 {
+    enum showing showing = SHOWS_LINES;
     struct lines lines = {0};
     struct span line;
-    bool whole = true;
 
     if (!piece->retired && lines_open(audit->directory_fd, piece->file.name, 0, &lines) == OK) {
-        whole = lines_next(&lines, &line) == LINE_WHOLE;
+        if (lines_next(&lines, &line) != LINE_WHOLE)
+            showing = lines.bytes > 0 ? SHOWS_BYTES : SHOWS_NOTHING;
         lines_close(&lines);
     }
-    return whole;
+    return showing;
 }
 
 static void read_epoch(struct audit *audit, struct audit_epoch *epoch)
 {
     const struct journal_file *file = &audit->pieces[epoch->first].file;
-    size_t last = epoch->count;
+    size_t last = epoch->count, end = epoch->count;
+    enum showing showing;
 
     chain_begin(&audit->chain, file->gateway, file->epoch);
-    while (last > 1 && !has_line(audit, &audit->pieces[epoch->first + last - 1]))
+    while (last > 1 &&
+           (showing = look_at(audit, &audit->pieces[epoch->first + last - 1])) != SHOWS_LINES) {
+        /* What comes into it from now on is not read: the head before it may not be there yet. */
+        if (showing == SHOWS_NOTHING && end == last)
+            end--;
         last--;
-    for (size_t i = 0; i < epoch->count && audit->err == OK; i++)
+    }
+    for (size_t i = end; i < epoch->count; i++)
+        audit_unmet(audit, (uint32_t)(epoch->first + i));
+    for (size_t i = 0; i < end && audit->err == OK; i++)
         read_piece(audit, (uint32_t)(epoch->first + i), epoch, i + 1 >= last);
     if (!audit->chain.unlinked)
         audit->linked_gateway = file->gateway;
