@@ -31,7 +31,13 @@ struct meter {
     struct history history;      /* the writer's once it runs */
     struct journal_options options;
     _Atomic(struct meter_wait *) *waits; /* by slot; NULL: durability is process */
+    uint32_t limit; /* of requests under way; the table has more slots, for ended ones */
 };
+
+/* Slots for rows that are not written yet: twice what wakes the writer, in a large table. Those of
+ * a request that has ended do not keep others out. */
+#define SPARE_LEAST 64u
+#define SPARE_MOST 512u
 
 /* ---- opening ---- */
 
@@ -47,10 +53,17 @@ static enum err open_keys(struct meter *meter, const struct config *config, char
     return err != OK ? err : sign_key_open(path, false, &meter->anchor_key, problem, problem_size);
 }
 
+static uint32_t slots_for(uint32_t limit)
+{
+    if (limit < SPARE_LEAST)
+        return limit + SPARE_LEAST;
+    return limit + (limit < SPARE_MOST ? limit : SPARE_MOST);
+}
+
 static enum err open_table(struct meter *meter, const struct config *config, char *problem,
                            size_t problem_size)
 {
-    const uint32_t slots = (uint32_t)config->limits_in_flight;
+    const uint32_t slots = slots_for(meter->limit);
     enum err err = store_create_table(&meter->store, problem, problem_size);
 
     if (err != OK)
@@ -144,15 +157,15 @@ enum err meter_open(const struct config *config, struct meter **out_meter, char 
         return ERR_NO_MEMORY;
     meter = memory;
     memset(meter, 0, sizeof(*meter));
+    meter->limit = (uint32_t)config->limits_in_flight;
     if (config->durable) {
-        meter->waits = calloc((size_t)config->limits_in_flight, sizeof(*meter->waits));
+        meter->waits = calloc(slots_for(meter->limit), sizeof(*meter->waits));
         err = meter->waits ? OK : ERR_NO_MEMORY;
     }
     if (err == OK)
         err = config->journal.size > 0
                   ? open_files(meter, config, problem, problem_size)
-                  : inflight_init(&meter->table, -1, (uint32_t)config->limits_in_flight,
-                                  config->gateway, 0);
+                  : inflight_init(&meter->table, -1, slots_for(meter->limit), config->gateway, 0);
     if (err == OK)
         err = start_writer(meter, config, problem, problem_size);
     if (err == OK)
@@ -235,6 +248,10 @@ bool meter_failed(const struct meter *meter)
 
 struct slot *meter_admit(struct meter *meter, const struct meter_opening *opening)
 {
+    const uint64_t posted = journal_posted(meter->journal); /* before the other: it lags */
+
+    if (atomic_load_explicit(&meter->table.opened, memory_order_relaxed) - posted >= meter->limit)
+        return NULL;
     return inflight_open(&meter->table, opening);
 }
 
@@ -301,7 +318,7 @@ void meter_view(const struct meter *meter, struct meter_view *out_view)
     uint64_t opened = atomic_load_explicit(&meter->table.opened, memory_order_acquire);
 
     *out_view = (struct meter_view){
-        .slots = meter->table.count,
+        .slots = meter->limit,
         .open = (uint32_t)(opened - posted),
         .ended_waiting = (uint32_t)(posted - rows),
         .rows = rows,

@@ -106,11 +106,12 @@ class Billing(GatewayTest):
         self.server.reply = answer({"prompt_tokens": most, "completion_tokens": 0,
                                     "total_tokens": most})
         conn = self.h1()
+        before = len(self.gateway.calls())
         for _ in range(1025):
             got = conn.request("POST", "/v1/chat/completions", bearer(KEY), chat(TEXT))
             self.assertEqual(got.status, 200)
         conn.close()
-        self.assertTrue(wait_until(lambda: len(self.gateway.calls()) >= 1025, 20))
+        self.assertTrue(wait_until(lambda: len(self.gateway.calls()) >= before + 1025, 20))
         for arguments in (("usage", "--json"), ("usage",), ("ledger", "feed")):
             code, said = self.run_command(*arguments)
             self.assertEqual(code, 0, said)

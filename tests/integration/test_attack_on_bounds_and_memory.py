@@ -333,7 +333,7 @@ class AJournalThatCannotBeWritten(AttackTest):
         self.first.behave = lambda conn: (read_request(conn), conn.sendall(whole()))
         config = {name: value for name, value in self.gateway.config.items()
                   if name not in ("listen", "admin", "log")}
-        gateway = Gateway(dict(config, meter={"journal": directory}, limits={"in_flight": 1024},
+        gateway = Gateway(dict(config, meter={"journal": directory}, limits={"in_flight": 512},
                                timeouts={"drain": "2s"}), ENVIRONMENT)
         try:
             with open(os.path.join(directory, "fill"), "wb", buffering=0) as file:
