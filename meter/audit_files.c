@@ -8,7 +8,6 @@
 #include "meter/audit.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "meter/retire.h"
@@ -52,8 +51,7 @@ static bool piece_of_pair(const struct record *open, struct audit_piece *out_pie
 
     *out_piece = (struct audit_piece){.retired = true};
     (void)record_text(open->gateway, gateway, sizeof(gateway));
-    (void)snprintf(name, sizeof(name), "%s-%llu-%llu.jsonl", gateway,
-                   (unsigned long long)open->epoch, (unsigned long long)open->seq);
+    files_print_name(span_of(gateway), open->epoch, open->seq, name);
     return files_parse_name(name, &out_piece->file);
 }
 

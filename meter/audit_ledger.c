@@ -11,7 +11,6 @@
 #include "meter/audit.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,8 +108,7 @@ static bool goes_on(const struct audit *audit, const struct audit_epoch *epoch)
     const struct journal_file *file = &audit->pieces[epoch->first].file;
     char name[NAME_MAX + 1];
 
-    (void)snprintf(name, sizeof(name), "%s-%" PRIu64 "-%" PRIu64 ".jsonl", file->gateway,
-                   file->epoch, epoch->last_seq + 1);
+    files_print_name(span_of(file->gateway), file->epoch, epoch->last_seq + 1, name);
     return faccessat(audit->directory_fd, name, F_OK, 0) == 0;
 }
 

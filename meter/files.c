@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,23 @@ static bool take_ending(struct span *text, struct span ending)
     return true;
 }
 
+void files_print_name(struct span gateway, uint64_t epoch, uint64_t first_seq,
+                      char out[NAME_MAX + 1])
+{
+    (void)snprintf(out, NAME_MAX + 1, "%.*s-%" PRIu64 "-%" PRIu64 JOURNAL_ENDING, (int)gateway.size,
+                   gateway.data, epoch, first_seq);
+}
+
+void files_print_table_name(struct span gateway, uint64_t epoch, char out[NAME_MAX + 1])
+{
+    (void)snprintf(out, NAME_MAX + 1, "%.*s-%" PRIu64 FILES_TABLE_ENDING, (int)gateway.size,
+                   gateway.data, epoch);
+}
+
 bool files_parse_name(const char *name, struct journal_file *out_file)
 {
-    static const struct span others[] = {
-        {".inflight", 9}, {".inflight.dead", 14}, {".inflight.damaged", 17}};
+    const struct span others[] = {SPAN(FILES_TABLE_ENDING), SPAN(FILES_TABLE_ENDING ".dead"),
+                                  SPAN(FILES_TABLE_ENDING ".damaged")};
     struct span text = span_of(name);
     struct journal_file file = {.first_seq = 0};
     bool ours = false;

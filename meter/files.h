@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/files.h: the journal's files, read.
  *
- * For:       which files a directory has, in their order, and the lines of each.
- * Called by: history.c, recover.c, store.c, leftover.c, retire.c, adjust.c, chain.c, ledger*.c,
- *            audit*.c.
+ * For:       how files are called, which ones a directory has, in their order, and the lines of
+ *            each.
+ * Called by: history.c, recover.c, store.c, leftover.c, retire.c, adjust.c, chain.c, underway.c,
+ *            ledger*.c, audit*.c.
  * Knows not: what is in a line.
  *
  * A file may be written while it is read: what is there so far is what is read. */
@@ -27,6 +28,13 @@ struct journal_file {
  * Errors: ERR_INTERNAL (the directory cannot be read), ERR_NO_MEMORY. */
 MUST_CHECK enum err files_list(int directory_fd, struct journal_file **out_files, size_t *out_count,
                                char *problem, size_t problem_size);
+
+#define FILES_TABLE_ENDING ".inflight" /* of a table that has its process, or was left by it */
+
+/* What a journal's file, and what a process's table is called. */
+void files_print_name(struct span gateway, uint64_t epoch, uint64_t first_seq,
+                      char out[NAME_MAX + 1]);
+void files_print_table_name(struct span gateway, uint64_t epoch, char out[NAME_MAX + 1]);
 
 /* <gateway>-<epoch>-<first seq>.jsonl, or <gateway>-<epoch>.inflight (.dead, .damaged), whose
  * first_seq is 0. false: it is none of these. bytes and modified_us are left 0. */

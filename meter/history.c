@@ -482,8 +482,7 @@ static bool has_table(const struct reading *reading, uint64_t epoch)
 {
     char name[NAME_MAX + 1];
 
-    (void)snprintf(name, sizeof(name), "%.*s-%llu.inflight", (int)reading->gateway.size,
-                   reading->gateway.data, (unsigned long long)epoch);
+    files_print_table_name(reading->gateway, epoch, name);
     return faccessat(reading->directory_fd, name, F_OK, 0) == 0;
 }
 

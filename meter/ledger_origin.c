@@ -109,8 +109,7 @@ static bool knows_head(sqlite3_stmt *statement, const struct record *head, struc
     bool known;
 
     (void)record_text(head->gateway, gateway, sizeof(gateway));
-    (void)snprintf(name, sizeof(name), "%s-%llu-%llu.jsonl", gateway,
-                   (unsigned long long)head->epoch, (unsigned long long)head->first_seq);
+    files_print_name(span_of(gateway), head->epoch, head->first_seq, name);
     line_hash(line, hash);
     ledger_bind_text(statement, 1, span_of(name));
     ledger_bind_text(statement, 2, span_of(hash));

@@ -7,7 +7,6 @@
 #include "meter/leftover.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,8 +28,7 @@ static bool has_writer(const struct store *store, const struct journal_file *fil
 
     if (file->epoch == store->epoch && strcmp(file->gateway, store->gateway) == 0)
         return true;
-    (void)snprintf(name, sizeof(name), "%s-%llu.inflight", file->gateway,
-                   (unsigned long long)file->epoch);
+    files_print_table_name(span_of(file->gateway), file->epoch, name);
     return faccessat(store->directory_fd, name, F_OK, 0) == 0;
 }
 

@@ -24,7 +24,6 @@
 #include "config/base/log.h"
 #include "meter/files.h"
 
-#define TABLE_ENDING ".inflight"
 #define DAMAGED_ENDING ".damaged"
 #define LOCK_PAUSE_MS 10
 
@@ -186,8 +185,7 @@ static int create(const struct store *store, const char *name, int flags, char *
 
 void store_journal_name(const struct store *store, uint64_t first_seq, char *out)
 {
-    (void)snprintf(out, NAME_MAX + 1, "%s-%llu-%llu.jsonl", store->gateway,
-                   (unsigned long long)store->epoch, (unsigned long long)first_seq);
+    files_print_name(span_of(store->gateway), store->epoch, first_seq, out);
 }
 
 void store_key_path(const struct config *config, char out[SIGN_PATH_BYTES])
@@ -219,8 +217,7 @@ int store_create_journal(const struct store *store, uint64_t first_seq, char *pr
 static void name_table(const struct store *store, bool named, char name[NAME_MAX + 1])
 {
     if (named)
-        (void)snprintf(name, NAME_MAX + 1, "%s-%llu" TABLE_ENDING, store->gateway,
-                       (unsigned long long)store->epoch);
+        files_print_table_name(span_of(store->gateway), store->epoch, name);
     else
         (void)snprintf(name, NAME_MAX + 1, ".%s-%llu.new", store->gateway,
                        (unsigned long long)store->epoch);
@@ -296,9 +293,9 @@ static bool is_table_name(const char *name)
 {
     struct journal_file file;
     const size_t size = strlen(name);
-    const size_t ending = sizeof(TABLE_ENDING) - 1;
+    const size_t ending = sizeof(FILES_TABLE_ENDING) - 1;
 
-    return size > ending && strcmp(name + size - ending, TABLE_ENDING) == 0 &&
+    return size > ending && strcmp(name + size - ending, FILES_TABLE_ENDING) == 0 &&
            files_parse_name(name, &file);
 }
 

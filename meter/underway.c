@@ -17,8 +17,7 @@
 
 #include "config/base/span.h"
 #include "meter/books_room.h"
-
-#define TABLE_ENDING ".inflight"
+#include "meter/files.h"
 
 /* ---- all slots ---- */
 
@@ -91,7 +90,7 @@ static bool is_table(const char *name)
 {
     const char *ending = strrchr(name, '.');
 
-    return ending != NULL && strcmp(ending, TABLE_ENDING) == 0;
+    return ending != NULL && strcmp(ending, FILES_TABLE_ENDING) == 0;
 }
 
 void underway_each(int directory_fd, bool (*visit)(void *owner, const struct underway *found),
@@ -154,7 +153,7 @@ static bool take_found(void *owner, const struct underway *found)
         return true;
     }
     struct books_pending pending = {
-        .process = {found->file, strlen(found->file) - (sizeof(TABLE_ENDING) - 1)},
+        .process = {found->file, strlen(found->file) - (sizeof(FILES_TABLE_ENDING) - 1)},
         .exchange_id = inflight_opening_text(slot, OPENING_EXCHANGE_ID),
         .request_id = inflight_opening_text(slot, OPENING_REQUEST_ID),
         .trace_id = inflight_opening_text(slot, OPENING_TRACE_ID),

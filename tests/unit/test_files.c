@@ -3,6 +3,7 @@
  *
  * Promises:  1. A name says gateway, epoch and first seq, whatever the gateway is called; others
  *               are none of ours.
+ *               Printed names are read back as what they were made of.
  *            2. Files come by gateway, epoch and first seq, as numbers.
  *            3. Lines are whole or torn; zeros with a line behind them are part of it.
  *            4. A line's hash is that of its bytes without the newline. */
@@ -204,11 +205,25 @@ static void a_lines_hash_is_that_of_its_bytes(void **state)
     assert_string_equal(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+static void a_printed_name_is_read_back(void **state)
+{
+    (void)state;
+    char name[NAME_MAX + 1];
+
+    files_print_name(SPAN("g1-2"), INT64_MAX, 500, name);
+    assert_string_equal(name, "g1-2-9223372036854775807-500.jsonl");
+    assert_name(name, "g1-2", INT64_MAX, 500);
+    files_print_table_name(SPAN("eu-west-1"), 3, name);
+    assert_string_equal(name, "eu-west-1-3.inflight");
+    assert_name(name, "eu-west-1", 3, 0);
+}
+
 int main(void)
 {
 #define FILES_TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_says_gateway_epoch_and_first_seq),
+        cmocka_unit_test(a_printed_name_is_read_back),
         cmocka_unit_test(other_names_are_none_of_ours),
         FILES_TEST(files_come_in_the_order_of_their_numbers),
         FILES_TEST(an_empty_directory_has_no_files),
