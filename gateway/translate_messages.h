@@ -40,6 +40,7 @@ bool messages_refuse(struct asking *asking, struct span at, const char *message,
 MUST_CHECK bool messages_write_turns(struct asking *asking, struct span system,
                                      struct span messages);
 
+/* translate_ask() of this API, with its errors. */
 enum err messages_ask(struct span body, uint32_t json_depth, struct writer *out,
                       struct ask_problem *out_problem);
 
@@ -84,8 +85,10 @@ void messages_write_call_id(const struct answering *answering, struct span raw_i
 /* The thinking in a chat message or delta: a string that is not empty, or {NULL, 0}. */
 struct span messages_thinking(struct span reasoning_content, struct span reasoning);
 
-/* Begins and ends what translate_messages_stream.c keeps of an answer. */
+/* Frees what translate_messages_stream.c keeps of an answer. NULL is fine. */
 void messages_stream_free(struct stream *stream);
+
+/* translator_event(), translator_end() and translator_whole(); state: a struct answering. */
 enum err messages_event(void *state, struct span json, struct writer *out);
 enum err messages_end(void *state, struct writer *out);
 enum err messages_whole(void *state, struct span json, struct writer *out);

@@ -34,6 +34,7 @@ bool responses_refuse(struct asking *asking, struct span value, const char *mess
 MUST_CHECK bool responses_write_messages(struct asking *asking, struct span instructions,
                                          struct span input);
 
+/* translate_ask() of this API, with its errors. */
 enum err responses_ask(struct span body, uint32_t json_depth, struct writer *out,
                        struct ask_problem *out_problem);
 
@@ -128,6 +129,8 @@ void answering_end(struct answering *answering);
 #define ECHO_BYTES_MAX (256u << 10)
 void responses_write_echo(struct writer *echo, const struct translator_facts *facts);
 
+/* What the row of struct translation points at: an answer is begun (NULL: no memory), fed, and
+ * freed by responses_end_of_life(). state: a struct answering. */
 void *responses_begin(const struct translator_facts *facts);
 void responses_end_of_life(void *state);
 enum err responses_event(void *state, struct span json, struct writer *out);

@@ -79,6 +79,7 @@ struct value_walk {
     bool first;
 };
 
+/* Begins a walk; what is walked over is borrowed until its end. */
 void value_walk_object(struct value_walk *walk, struct span object);
 void value_walk_list(struct value_walk *walk, struct span list);
 

@@ -40,7 +40,10 @@ MUST_CHECK enum err keeper_query(struct keeper *keeper, struct meter_query *quer
 /* meter.anchor_every and meter.keep of a new snapshot. */
 void keeper_heed(struct keeper *keeper, const struct config *config);
 
-int64_t keeper_anchor_age_ms(const struct keeper *keeper);    /* -1: none yet */
-int64_t keeper_ledger_behind(const struct keeper *keeper);    /* rows; -1: no ledger */
+/* How long ago an anchor was told last; -1: none was yet. Any thread, as below. */
+int64_t keeper_anchor_age_ms(const struct keeper *keeper);
+
+/* Lines of the journal that the ledger lacked when it was fed last; -1: there is no ledger. */
+int64_t keeper_ledger_behind(const struct keeper *keeper);
 
 #endif

@@ -248,6 +248,7 @@ void meter_reading_begins(const struct config_replica *replica);
 void meter_reconcile(const struct config_replica *replica, const struct load *load,
                      uint64_t now_ns);
 
+/* What was counted at a replica by us, and what its engine says of itself. */
 struct meter_replica_view {
     int64_t prompt_tokens, generation_tokens; /* ours: of attempts that ended */
     /* The engine's over the same time; -1. */
@@ -259,6 +260,8 @@ struct meter_replica_view {
     int64_t tokens_per_hour;  /* measured: tokens that had to be computed; -1: not yet */
     int64_t unit_cost_pusd; /* what such a token costs us; -1: usd_per_hour not said, or not yet */
 };
+
+/* Each number as it is now: any thread may ask, and they need not be of the same moment. */
 void meter_replica_view(const struct config_replica *replica, const struct config *config,
                         uint64_t now_ns, struct meter_replica_view *out_view);
 

@@ -12,6 +12,7 @@
 
 #include "config/base/vocab.h"
 
+/* The name that was asked for, and the nearest that was tried. */
 struct nearest {
     struct span asked;
     struct span name; /* borrowed of who tried it; {NULL, 0}: nothing was tried */
@@ -22,6 +23,7 @@ struct nearest {
  * are compared by their first 64. */
 size_t nearest_distance(struct span a, struct span b);
 
+/* Begins with no name yet; asked is borrowed. */
 struct nearest nearest_to(struct span asked);
 
 /* Is known nearer than all before it? Then it is kept. */
