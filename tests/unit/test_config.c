@@ -4,7 +4,8 @@
  * - A good file becomes a snapshot with every value where it belongs, defaults for the rest.
  * - Durations, sizes, shares, dates, addresses and URLs are read exactly, or refused.
  * - Prices are whole picodollars per token, read without a float; brackets, tiers, volumes too.
- * - Models are found by name and alias, keys by digest; what is not there is not found.
+ * - Models are found by name and alias, keys by digest; what is not there is not found. A tenant's
+ *   days are of its zone, those of anybody else of UTC.
  * - A price holds from its date on, until the next, or until it ends.
  * - The printed form has no secret, and reads as a configuration again.
  * - A snapshot lives until its last reference is given back. */
@@ -444,6 +445,22 @@ static void tenants_are_read(void **state)
     config_put(config);
 }
 
+static void a_tenants_zone_is_its_own_and_anybody_elses_is_utc(void **state)
+{
+    (void)state;
+    const struct zone *berlin = NULL;
+
+    assert_int_equal(zone_find(SPAN("Europe/Berlin"), &berlin), OK);
+    struct config_tenant tenants[] = {{.name = SPAN("acme"), .zone = zone_utc()},
+                                      {.name = SPAN("other"), .zone = berlin}};
+    const struct config config = {.tenants = tenants, .tenant_count = 2};
+
+    assert_ptr_equal(config_zone_of(&config, SPAN("other")), berlin);
+    assert_ptr_equal(config_zone_of(&config, SPAN("acme")), zone_utc());
+    assert_ptr_equal(config_zone_of(&config, SPAN("nobody")), zone_utc());
+    assert_ptr_equal(config_zone_of(&config, (struct span){NULL, 0}), zone_utc());
+}
+
 static void a_tenants_salt_outlives_a_reload(void **state)
 {
     (void)state;
@@ -780,6 +797,7 @@ int main(void)
         cmocka_unit_test(a_price_with_an_end_holds_no_longer),
         cmocka_unit_test(classes_are_read),
         cmocka_unit_test(tenants_are_read),
+        cmocka_unit_test(a_tenants_zone_is_its_own_and_anybody_elses_is_utc),
         cmocka_unit_test(a_tenants_salt_outlives_a_reload),
         cmocka_unit_test(models_are_found_by_name_and_alias_only),
         cmocka_unit_test(keys_are_found_by_digest_only),

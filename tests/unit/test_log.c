@@ -6,7 +6,8 @@
  * - After a rotation lines go to a new file of the same name.
  * - A full buffer drops lines and counts them; it never waits.
  * - A pipe that nobody reads does not hold the flush.
- * - Values are escaped as the inside of a JSON string, whatever bytes they have. */
+ * - Values are escaped as the inside of a JSON string, whatever bytes they have.
+ * - What is UTF-8 is told from what is not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,6 +200,22 @@ static void an_escape_is_never_cut_in_the_middle(void **state)
     assert_int_equal(log_escape(SPAN("ab"), out, 0), 0);
 }
 
+static void what_is_utf8_is_told_from_what_is_not(void **state)
+{
+    (void)state;
+    const struct span good[] = {
+        {NULL, 0}, SPAN("a\x7f"), SPAN("\xc2\x80"), SPAN("\xed\x9f\xbf"), SPAN("\xf4\x8f\xbf\xbf")};
+    /* RFC 3629, section 3: cut, alone, overlong, a surrogate, above U+10FFFF. */
+    const struct span bad[] = {SPAN("a\xc3"),        SPAN("\x80"),         SPAN("\xc0\xaf"),
+                               SPAN("\xe0\x80\xaf"), SPAN("\xed\xa0\x80"), SPAN("\xf4\x90\x80\x80"),
+                               SPAN("\xff")};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_true(log_is_utf8(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(log_is_utf8(bad[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_pipe_that_nobody_reads_does_not_hold_the_flush),
         cmocka_unit_test(values_are_escaped_whatever_bytes_they_have),
         cmocka_unit_test(an_escape_is_never_cut_in_the_middle),
+        cmocka_unit_test(what_is_utf8_is_told_from_what_is_not),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
