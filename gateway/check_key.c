@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/base/sign.h"
+#include "meter/books.h"
 
 #define SAYS_BYTES (2 * SIGN_PATH_BYTES + 256)
 
@@ -54,29 +55,19 @@ static enum err judge_absent(const struct config *config, const char *path,
 enum err check_key(const struct config *config, struct config_problems *problems)
 {
     char path[SIGN_PATH_BYTES], says[SAYS_BYTES], problem[SAYS_BYTES - 64];
-    struct verify_key *key = NULL;
-    struct stat about;
 
-    if (config->signing_key.size == 0 || config->journal.size == 0)
+    if (config->journal.size == 0)
         return OK;
-    (void)snprintf(path, sizeof(path), "%.*s", (int)config->signing_key.size,
-                   config->signing_key.data);
-    if (stat(path, &about) != 0)
-        return judge_absent(config, path, problems);
-    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        (void)snprintf(says, sizeof(says), "expected %s to be its owner's alone: chmod 600 it",
-                       path);
-        return say(config, problems, says, ERR_BAD_VALUE);
-    }
+    books_key_path(config, path);
+    if (access(path, F_OK) != 0)
+        return config->signing_key.size > 0 ? judge_absent(config, path, problems) : OK;
     if (access(path, R_OK) != 0) {
         (void)snprintf(says, sizeof(says), "note: %s was not looked into: %s", path,
                        strerror(errno));
         return say(config, problems, says, OK);
     }
-    if (verify_key_open(path, &key, problem, sizeof(problem)) != OK) {
-        (void)snprintf(says, sizeof(says), "expected an Ed25519 private key: %s", problem);
-        return say(config, problems, says, ERR_BAD_VALUE);
-    }
-    verify_key_close(key);
-    return OK;
+    if (sign_key_check(path, problem, sizeof(problem)) == OK)
+        return OK;
+    (void)snprintf(says, sizeof(says), "%s; the start would fail", problem);
+    return say(config, problems, says, ERR_BAD_VALUE);
 }

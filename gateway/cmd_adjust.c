@@ -33,7 +33,7 @@ static const char help[] =
     "A correction counts in the month of its row; when that is closed (a day after its end), in "
     "this "
     "one.\n"
-    "--amend: in the closed one, whose invoice then has to be sent anew.\n"
+    "--amend: in the closed one, whose invoice then has to be sent anew, or in one to come.\n"
     "--force books it for a tenant that neither configuration nor books know.\n";
 
 static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
@@ -110,27 +110,40 @@ static bool is_known(const struct arguments *arguments)
     return false;
 }
 
-static void print_result(const struct arguments *arguments, const char *id, int64_t pusd)
+static void print_json(const struct books_adjusted *made, const char *usd, const char *month)
 {
-    char usd[MONEY_TEXT_BYTES];
+    char escaped[6 * sizeof(made->tenant)];
+    const size_t size = log_escape(span_of(made->tenant), escaped, sizeof(escaped));
 
-    (void)money_print_usd(pusd, usd);
+    (void)printf("{\"id\":\"%s\",\"cost_pusd\":\"%lld\",\"usd\":\"%s\",\"tenant\":\"%.*s\","
+                 "\"month\":\"%s\",\"amends\":%s}\n",
+                 made->id, (long long)made->pusd, usd, (int)size, escaped, month,
+                 made->amends ? "true" : "false");
+}
+
+static void print_result(const struct arguments *arguments, const struct books_adjusted *made)
+{
+    char usd[MONEY_TEXT_BYTES], month[PERIOD_TEXT_BYTES];
+
+    (void)money_print_usd(made->pusd, usd);
+    (void)period_print_name(cmd_books_zone(&arguments->books, made->tenant), PERIOD_MONTH,
+                            made->counts_us, month);
     if (arguments->json) {
-        char escaped[6 * 128];
-        const size_t size = log_escape(span_of(id), escaped, sizeof(escaped));
-        (void)printf("{\"id\":\"%.*s\",\"cost_pusd\":\"%lld\",\"usd\":\"%s\"}\n", (int)size,
-                     escaped, (long long)pusd, usd);
-    } else {
-        (void)printf("%s: %s USD\n", id, usd);
+        print_json(made, usd, month);
+        return;
     }
+    (void)printf("%s: %s USD on the invoice of %s for %s%s\n", made->id, usd, made->tenant, month,
+                 made->amends             ? ", which was closed: send it anew"
+                 : made->corrects_us != 0 ? ": the month of its row is closed"
+                                          : "");
 }
 
 int cmd_adjust(int argc, char **argv)
 {
     struct arguments arguments = {.row = NULL};
-    char id[128] = "", problem[1024] = "";
+    struct books_adjusted made;
+    char problem[1024] = "";
     const char *gap;
-    int64_t pusd = 0;
     int status;
 
     if (!read_arguments(&arguments, argc, argv, &status))
@@ -146,12 +159,12 @@ int cmd_adjust(int argc, char **argv)
         status = 2;
     if (status == 0 &&
         books_adjust(arguments.books.books, arguments.books.config, &arguments.adjust,
-                     clock_wall_us(), id, &pusd, problem, sizeof(problem)) != OK) {
+                     clock_wall_us(), &made, problem, sizeof(problem)) != OK) {
         (void)fprintf(stderr, "tollgate: %s\n", problem);
         status = 1;
     }
     if (status == 0)
-        print_result(&arguments, id, pusd);
+        print_result(&arguments, &made);
     cmd_books_close(&arguments.books);
     return status;
 }

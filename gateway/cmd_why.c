@@ -549,6 +549,11 @@ static void print_rows(const json_t *rows)
 
 static void say_nothing_found(const struct arguments *arguments)
 {
+    if (strchr(arguments->id, '/') != NULL) {
+        (void)fprintf(stderr, "tollgate: no row that charges or corrects is called %s\n",
+                      arguments->id);
+        return;
+    }
     (void)fprintf(
         stderr,
         "tollgate: no row has the request, exchange or trace id %s\n"

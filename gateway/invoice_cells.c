@@ -89,6 +89,7 @@ void invoice_print_draft(const struct invoice *invoice, const struct zone *zone,
                          char out[INVOICE_DRAFT_BYTES])
 {
     static const char *const says[] = {
+        [INVOICE_AHEAD] = "DRAFT: the period has not begun",
         [INVOICE_RUNNING] = "DRAFT: the period is still open, and what it comes to may change",
         [INVOICE_GRACE] = "DRAFT: the period is over, but late rows may come until it closes at ",
         [INVOICE_WAITING] = "DRAFT: the period is over, but not all rows of it are in the ledger",
@@ -102,7 +103,8 @@ void invoice_print_draft(const struct invoice *invoice, const struct zone *zone,
 
 const char *invoice_state_name(enum invoice_state state)
 {
-    static const char *const names[] = {[INVOICE_RUNNING] = "running",
+    static const char *const names[] = {[INVOICE_AHEAD] = "ahead",
+                                        [INVOICE_RUNNING] = "running",
                                         [INVOICE_GRACE] = "grace",
                                         [INVOICE_WAITING] = "waiting",
                                         [INVOICE_CLOSED] = "closed"};

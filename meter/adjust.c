@@ -198,7 +198,14 @@ static bool is_closed(const struct correction *correction, int64_t at_us)
 /* Where it counts: what comes to light about a closed month is for the invoice of this one. */
 static enum err decide_month(struct correction *correction)
 {
-    if (correction->ask->amend || !is_closed(correction, correction->admitted_us))
+    const struct zone *zone = config_zone_of(correction->config, span_of(correction->tenant));
+
+    if (correction->ask->amend)
+        return OK;
+    if (correction->admitted_us >= period_around(zone, PERIOD_MONTH, correction->now_us).until_us)
+        return refuse(correction, "the month of that moment has not begun: name one of this month, "
+                                  "or --amend that one");
+    if (!is_closed(correction, correction->admitted_us))
         return OK;
     if (correction->ask->adjusts.size == 0)
         return refuse(correction, "the month of that moment is closed, its invoice may have been "
@@ -382,9 +389,22 @@ static enum err write_adjust(struct correction *correction, int64_t pusd, int64_
     return err;
 }
 
+static void describe(const struct correction *correction, int64_t pusd,
+                     struct books_adjusted *out_adjusted)
+{
+    *out_adjusted =
+        (struct books_adjusted){.pusd = pusd,
+                                .counts_us = correction->admitted_us,
+                                .corrects_us = correction->corrects_us,
+                                .amends = is_closed(correction, correction->admitted_us)};
+    (void)snprintf(out_adjusted->id, sizeof(out_adjusted->id), "%s/%" PRIu64 "/2",
+                   correction->store.gateway, correction->store.epoch);
+    (void)snprintf(out_adjusted->tenant, sizeof(out_adjusted->tenant), "%s", correction->tenant);
+}
+
 enum err books_adjust(struct books *books, const struct config *config,
-                      const struct books_adjust *adjust, int64_t now_us, char out_id[128],
-                      int64_t *out_pusd, char *problem, size_t problem_size)
+                      const struct books_adjust *adjust, int64_t now_us,
+                      struct books_adjusted *out_adjusted, char *problem, size_t problem_size)
 {
     struct correction correction = {.config = config,
                                     .ask = adjust,
@@ -402,11 +422,8 @@ enum err books_adjust(struct books *books, const struct config *config,
     err = decide(&correction, &pusd);
     if (err == OK)
         err = write_adjust(&correction, pusd, now_us);
-    if (err == OK) {
-        (void)snprintf(out_id, 128, "%s/%" PRIu64 "/2", correction.store.gateway,
-                       correction.store.epoch);
-        *out_pusd = pusd;
-    }
+    if (err == OK)
+        describe(&correction, pusd, out_adjusted);
     store_started(&correction.store);
     store_close(&correction.store);
     history_fini(&correction.history);

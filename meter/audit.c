@@ -193,20 +193,45 @@ static enum err open_keys(struct audit *audit, char *problem, size_t problem_siz
     return err;
 }
 
-/* A table that is damaged, or of another version: nothing makes rows of it. */
-static bool tell_hidden(void *owner, const struct underway *found)
-{
-    struct audit *audit = owner;
+/* What has no row, table by table. */
+struct rowless {
+    struct audit *audit;
+    char file[NAME_MAX + 1]; /* of a process that died */
+    uint64_t requests;
+};
 
-    if (found->slot == NULL)
-        audit_tell(audit, AUDIT_NOTE, found->file, 0, -1,
+static void tell_left(struct rowless *rowless)
+{
+    if (rowless->requests > 0)
+        audit_tell(rowless->audit, AUDIT_NOTE, rowless->file, 0, -1,
+                   "%" PRIu64 " request%s of a process that died %s no row yet: the next gateway "
+                   "on this folder makes %s",
+                   rowless->requests, span_plural(rowless->requests),
+                   rowless->requests == 1 ? "has" : "have", rowless->requests == 1 ? "it" : "them");
+    rowless->requests = 0;
+}
+
+static bool take_rowless(void *owner, const struct underway *found)
+{
+    struct rowless *rowless = owner;
+
+    if (rowless->requests > 0 && strcmp(found->file, rowless->file) != 0)
+        tell_left(rowless);
+    if (found->slot == NULL) { /* damaged, or of another version: nothing makes rows of it */
+        audit_tell(rowless->audit, AUDIT_NOTE, found->file, 0, -1,
                    "%s; what was under way in it has no row here", found->why);
+    } else if (rowless->requests > 0 || !underway_is_alive(found->table_fd)) {
+        (void)snprintf(rowless->file, sizeof(rowless->file), "%s", found->file);
+        rowless->requests++;
+    }
     return true;
 }
 
 /* What no check of ours can make up for. */
 static void tell_limits(struct audit *audit)
 {
+    struct rowless rowless = {.audit = audit};
+
     if (faccessat(audit->directory_fd, STORE_KEY_NAME, F_OK, 0) == 0)
         audit_tell(audit, AUDIT_NOTE, NULL, 0, -1,
                    STORE_KEY_NAME
@@ -225,7 +250,8 @@ static void tell_limits(struct audit *audit)
                    " rows came after the last anchor: that some of them were cut off would "
                    "not be seen",
                    audit->sums.rows_after_last_anchor);
-    underway_each(audit->directory_fd, tell_hidden, audit);
+    underway_each(audit->directory_fd, take_rowless, &rowless);
+    tell_left(&rowless);
 }
 
 /* ---- the run ---- */

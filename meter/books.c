@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "meter/books_room.h"
+#include "meter/store.h"
 
 #define PROBLEM_BYTES (3 * PATH_MAX)
 
@@ -87,6 +88,29 @@ static enum err compare(struct books *books, struct ledger *ledger, char *proble
     return ERR_BAD_VALUE;
 }
 
+void books_key_path(const struct config *config, char out[SIGN_PATH_BYTES])
+{
+    store_key_path(config, out);
+}
+
+/* Is there a folder for this path to lie in? A start makes no folder but the journal's own. */
+static bool has_folder(const struct books *books, const char *path, char *problem,
+                       size_t problem_size)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+
+    if (slash == NULL || slash == path)
+        return true;
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+    if (access(folder, F_OK) == 0 || strcmp(folder, books->directory) == 0)
+        return true;
+    (void)snprintf(problem, problem_size,
+                   "expected a path in a folder that there is: %s: %s; the start would fail",
+                   folder, strerror(errno));
+    return false;
+}
+
 /* What books_open() would meet. *out_key: what is at fault, in *out_line. */
 static enum err look(struct books *books, const struct config *config, struct span *out_key,
                      uint32_t *out_line, char *problem, size_t problem_size)
@@ -94,8 +118,16 @@ static enum err look(struct books *books, const struct config *config, struct sp
     struct ledger *ledger = NULL;
     enum err err = find_paths(books, config, problem, problem_size);
 
+    *out_key = SPAN("meter.journal");
+    *out_line = config->journal_line;
+    if (err == OK && !has_folder(books, books->directory, problem, problem_size))
+        err = ERR_BAD_VALUE;
+    if (err != OK || config->ledger.size == 0)
+        return err;
     *out_key = SPAN("meter.ledger");
     *out_line = config->ledger_line;
+    if (!has_folder(books, books->ledger_path, problem, problem_size))
+        err = ERR_BAD_VALUE;
     if (err == OK)
         err = ledger_look(books->ledger_path, &ledger, problem, problem_size);
     if (err == OK && ledger) {
@@ -116,7 +148,7 @@ enum err books_check(const struct config *config, struct config_problems *proble
     uint32_t line;
     enum err err;
 
-    if (config->journal.size == 0 || config->ledger.size == 0)
+    if (config->journal.size == 0)
         return OK;
     books = calloc(1, sizeof(*books));
     if (!books)
@@ -133,12 +165,15 @@ enum err books_check(const struct config *config, struct config_problems *proble
 
 /* ---- opening ---- */
 
-static enum err open_directory(struct books *books, char *problem, size_t problem_size)
+static enum err open_directory(struct books *books, const struct config *config, char *problem,
+                               size_t problem_size)
 {
     books->directory_fd = open(books->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (books->directory_fd >= 0)
         return OK;
-    (void)snprintf(problem, problem_size, "%s: %s", books->directory, strerror(errno));
+    (void)snprintf(problem, problem_size, "no journal is there: %s: %s", books->directory,
+                   strerror(errno));
+    put_place(config, SPAN("meter.journal"), config->journal_line, problem, problem_size);
     return ERR_INTERNAL;
 }
 
@@ -194,7 +229,7 @@ enum err books_open_for(const struct config *config, enum books_purpose purpose,
     books->directory_fd = -1;
     err = find_paths(books, config, problem, problem_size);
     if (err == OK)
-        err = open_directory(books, problem, problem_size);
+        err = open_directory(books, config, problem, problem_size);
     if (err == OK) {
         err = open_ledger(books, config, purpose == BOOKS_AUDIT, problem, problem_size);
         if (err == ERR_BAD_VALUE && purpose == BOOKS_ANEW) {

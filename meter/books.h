@@ -17,6 +17,7 @@
 
 #include "config/base/money.h"
 #include "config/base/period.h"
+#include "config/base/sign.h"
 #include "config/config.h"
 
 struct books;
@@ -30,8 +31,11 @@ MUST_CHECK enum err books_open(const struct config *config, struct books **out_b
                                size_t problem_size);
 void books_close(struct books *books);
 
-/* Would books_open() refuse what is configured? Makes and changes nothing. Errors: ERR_BAD_VALUE
- * (one more problem says why), ERR_NO_MEMORY. */
+/* Where the signing key lies: as configured, else in the journal's folder. */
+void books_key_path(const struct config *config, char out[SIGN_PATH_BYTES]);
+
+/* Would books_open() refuse what is configured, or a start for want of a folder? Makes and changes
+ * nothing. Errors: ERR_BAD_VALUE (one more problem says why), ERR_NO_MEMORY. */
 MUST_CHECK enum err books_check(const struct config *config, struct config_problems *problems);
 
 /* As books_open(), for who needs the ledger also when that would refuse it. BOOKS_AUDIT: one of
@@ -205,6 +209,7 @@ struct invoice_line {
 };
 
 enum invoice_state {
+    INVOICE_AHEAD,   /* the period has not begun */
     INVOICE_RUNNING, /* the period is not over */
     INVOICE_GRACE,   /* it is, but not by the grace: rows of it may still come */
     INVOICE_WAITING, /* it is by the grace, but something admitted in it has no row, or the ledger
@@ -248,18 +253,28 @@ struct books_adjust {
     bool void_row;       /* takes all back that the row charged, less what was taken back before */
     money_sum add_pusd;  /* else: this much more (negative: less) */
     int64_t admitted_us; /* when adjusts is empty: the moment it belongs to */
-    bool amend;          /* may change the invoice of a month that is closed */
+    bool amend;          /* may count in a month that is closed, or has not begun */
     struct span by, why;
+};
+
+struct books_adjusted {
+    char id[128];        /* "g1/9/2" */
+    char tenant[512];    /* whose, as it is */
+    int64_t pusd;        /* what it adds */
+    int64_t counts_us;   /* a moment of the tenant's month that it counts in */
+    int64_t corrects_us; /* that of the corrected row, when its month is closed; else 0 */
+    bool amends;         /* it changes a closed month's invoice */
 };
 
 /* Writes an adjust row into a file of its own epoch (open line, row, head) and feeds the ledger. A
  * month of the tenant's that ended more than the grace ago is closed: unless it is to be amended,
- * the correction of a row in it counts now, and a credit of its own is refused there.
- * *out_id: "g1/9/2". Errors: ERR_BAD_VALUE (no such row, nothing left to take back, the amount does
+ * the correction of a row in it counts now, and a credit of its own is refused there, as it is in a
+ * month that has not begun.
+ * Errors: ERR_BAD_VALUE (no such row, nothing left to take back, the amount does
  * not fit 64 bits or takes back more than was charged), ERR_INTERNAL. */
 MUST_CHECK enum err books_adjust(struct books *books, const struct config *config,
                                  const struct books_adjust *adjust, int64_t now_us,
-                                 char out_id[128], int64_t *out_pusd, char *problem,
+                                 struct books_adjusted *out_adjusted, char *problem,
                                  size_t problem_size);
 
 /* ---- another price for the past ---- */

@@ -307,6 +307,8 @@ static bool has_open(const struct books *books, const struct invoice *invoice)
 static enum invoice_state state_of(const struct books *books, const struct invoice *invoice,
                                    int64_t now_us)
 {
+    if (now_us < invoice->period.from_us)
+        return INVOICE_AHEAD;
     if (now_us < invoice->period.until_us)
         return INVOICE_RUNNING;
     if (now_us < invoice->closes_us)

@@ -134,7 +134,7 @@ struct seeking {
 
 /* Who has the lock lives. It is shared for an instant, and at once given back: who looks for dead
  * processes in that instant looks again. */
-static bool is_alive(int table_fd)
+bool underway_is_alive(int table_fd)
 {
     if (flock(table_fd, LOCK_SH | LOCK_NB) != 0)
         return true;
@@ -163,7 +163,7 @@ static bool take_found(void *owner, const struct underway *found)
     if (!span_equal(pending.exchange_id, seeking->id) &&
         !span_equal(pending.request_id, seeking->id) && !span_equal(pending.trace_id, seeking->id))
         return true;
-    if (!is_alive(found->table_fd))
+    if (!underway_is_alive(found->table_fd))
         pending.state = PENDING_LEFT;
     else if (atomic_load_explicit(&slot->state, memory_order_relaxed) == SLOT_OPEN)
         pending.state = PENDING_UNDER_WAY;

@@ -22,4 +22,7 @@ struct underway {
 void underway_each(int directory_fd, bool (*visit)(void *owner, const struct underway *found),
                    void *owner);
 
+/* Does the process of this table live? */
+bool underway_is_alive(int table_fd);
+
 #endif

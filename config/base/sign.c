@@ -110,7 +110,6 @@ static bool write_file(const char *path, mode_t mode, EVP_PKEY *key, bool privat
 
 static enum err make_files(const char *path, char *problem, size_t problem_size)
 {
-    char beside[SIGN_PATH_BYTES];
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     enum err err = OK;
 
@@ -120,8 +119,6 @@ static enum err make_files(const char *path, char *problem, size_t problem_size)
         err = ERR_INTERNAL;
     }
     EVP_PKEY_free(key);
-    sign_public_path(path, beside);
-    (void)unlink(beside); /* of a key that is gone; open_key() writes it anew */
     return err;
 }
 
@@ -158,9 +155,27 @@ static enum err read_private(const char *path, EVP_PKEY **out_key, char *problem
     return err;
 }
 
+/* The public key beside the private one, for who checks. It may be refused, where the key is only
+ * read. */
+static void keep_public(const char *path, const struct sign_key *key)
+{
+    char beside[SIGN_PATH_BYTES], old[SIGN_PATH_BYTES + SIGN_KEY_ID_BYTES], problem[64];
+    struct verify_key *found = NULL;
+    bool same;
+
+    sign_public_path(path, beside);
+    if (verify_key_open(beside, &found, problem, sizeof(problem)) == OK) {
+        same = strcmp(found->id, key->id) == 0;
+        (void)snprintf(old, sizeof(old), "%.*s.%s.pub", (int)strlen(beside) - 4, beside, found->id);
+        verify_key_close(found);
+        if (same || rename(beside, old) != 0)
+            return;
+    }
+    (void)write_file(beside, 0644, key->key, false);
+}
+
 static enum err open_key(const char *path, struct sign_key *key, char *problem, size_t problem_size)
 {
-    char beside[SIGN_PATH_BYTES];
     const enum err err = read_private(path, &key->key, problem, problem_size);
 
     if (err != OK)
@@ -170,11 +185,17 @@ static enum err open_key(const char *path, struct sign_key *key, char *problem, 
         (void)snprintf(problem, problem_size, "signing key %s: no memory", path);
         return ERR_NO_MEMORY;
     }
-    sign_public_path(path, beside);
-    if (access(beside, F_OK) !=
-        0) /* for who checks; it may be refused where the key is read only */
-        (void)write_file(beside, 0644, key->key, false);
+    keep_public(path, key);
     return OK;
+}
+
+enum err sign_key_check(const char *path, char *problem, size_t problem_size)
+{
+    EVP_PKEY *key = NULL;
+    const enum err err = read_private(path, &key, problem, problem_size);
+
+    EVP_PKEY_free(key);
+    return err;
 }
 
 enum err sign_key_open(const char *path, bool make, struct sign_key **out_key, char *problem,
@@ -235,17 +256,14 @@ enum err verify_key_open(const char *path, struct verify_key **out_key, char *pr
         return errno == ENOENT ? ERR_BAD_VALUE : ERR_INTERNAL;
     }
     key = calloc(1, sizeof(*key));
-    if (key != NULL) {
+    if (key != NULL)
         key->key = PEM_read_PUBKEY(file, NULL, NULL, NULL);
-        if (key->key == NULL && fseek(file, 0, SEEK_SET) == 0)
-            key->key = PEM_read_PrivateKey(file, NULL, NULL, (void *)(uintptr_t) "");
-    }
     (void)fclose(file);
     if (key == NULL)
         return ERR_NO_MEMORY;
     if (!is_ed25519(key->key) || !name_key(key->key, key->id)) {
-        (void)snprintf(problem, problem_size, "public key %s: expected an Ed25519 key in PEM",
-                       path);
+        (void)snprintf(problem, problem_size,
+                       "public key %s: expected an Ed25519 public key in PEM", path);
         verify_key_close(key);
         return ERR_BAD_VALUE;
     }

@@ -20,13 +20,17 @@
 struct sign_key;   /* private and public */
 struct verify_key; /* public alone */
 
-/* Reads a private key's PEM file; makes a new key and its file (0600; the public key beside it,
- * 0644) when there is none and `make` is set. The file is whole or
- * not there: written aside, synced, renamed. problem: what is wrong, in words. Errors:
+/* Reads a private key's PEM file; makes a new key and its file (0600) when there is none and `make`
+ * is set. Its public key lies beside it (0644); another key's that lies there is renamed x.ID.pub:
+ * it is needed for what that key has signed. A file is whole or not there: written aside, synced,
+ * linked. problem: what is wrong, in words. Errors:
  * ERR_BAD_VALUE (not such a key, or others may read the file), ERR_INTERNAL (the system). */
 MUST_CHECK enum err sign_key_open(const char *path, bool make, struct sign_key **out_key,
                                   char *problem, size_t problem_size);
 void sign_key_close(struct sign_key *key); /* NULL is fine */
+
+/* Would sign_key_open() read this file? Makes nothing. Errors: as above. */
+MUST_CHECK enum err sign_key_check(const char *path, char *problem, size_t problem_size);
 
 /* Where the public key lies beside a private one: x.key and x.pem become x.pub. */
 void sign_public_path(const char *path, char out[SIGN_PATH_BYTES]);
@@ -37,7 +41,7 @@ const char *sign_key_id(const struct sign_key *key);
 /* Signs text: base64 and a NUL. One thread at a time. */
 MUST_CHECK enum err sign_text(struct sign_key *key, struct span text, char out[SIGN_TEXT_BYTES]);
 
-/* Reads a public key's PEM file (a private one does, too). Errors: as above. */
+/* Reads a public key's PEM file. Errors: as above. */
 MUST_CHECK enum err verify_key_open(const char *path, struct verify_key **out_key, char *problem,
                                     size_t problem_size);
 void verify_key_close(struct verify_key *key);

@@ -242,7 +242,7 @@ class Audit(unittest.TestCase):
         code, out, err = tollgate("adjust", "--tenant", "acme", "--at", "2026-11-30", "--usd", "-1.50",
                                   *common)
         self.assertEqual(code, 0, err)
-        self.assertIn(": -1.5 USD\n", out)
+        self.assertIn(": -1.5 USD on the invoice of acme for 2026-11", out)
         self.ask(gateway)
         self.assertEqual(gateway.stop(), 0)
         said = self.audit(gateway)

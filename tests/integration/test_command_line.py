@@ -147,10 +147,28 @@ class CommandLine(unittest.TestCase):
         key.chmod(0o600)
         code, said = self.check(text.replace("PATH", str(key)))
         self.assertEqual((code, "signing_key" in said), (0, False), said)
+        public = home / "keys" / "signing.pub"
+        subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True,
+                       timeout=60)
+        public.chmod(0o600)
+        code, said = self.check(text.replace("PATH", str(public)))
+        self.assertEqual(code, 1, "a public key signs nothing: " + said)
         key.write_text("no key")
         code, said = self.check(text.replace("PATH", str(key)))
         self.assertEqual(code, 1, said)
         self.assertIn("expected an Ed25519 private key", said)
+
+    def test_the_folders_that_a_start_does_not_make_have_to_be_there(self):
+        home = pathlib.Path(self.holder.name)
+        text = GOOD + f"meter:\n  journal: {home}/JOURNAL/rows\n  ledger: sqlite:{home}/LEDGER/l.db\n"
+        (home / "there").mkdir()
+        for journal, ledger, key in (("absent", "there", "journal"), ("there", "absent", "ledger"),
+                                     ("there", "there", None), ("there", "there/rows", None)):
+            code, said = self.check(text.replace("JOURNAL", journal).replace("LEDGER", ledger))
+            self.assertEqual(code, 1 if key else 0, said)
+            if key:
+                self.assertIn(f": meter.{key}: expected a path in a folder that there is: "
+                              f"{home}/absent", said)
 
     def test_a_file_that_is_not_there_is_the_answer_no(self):
         code, text = self.run_tollgate("check", str(self.path))

@@ -400,7 +400,9 @@ class OfJournalsMadeByHand(Checks):
         self.make_key()
         more = ("--by", "ann", "--why", "late", "--config", self.home / "tollgate.yaml")
 
-        run("adjust", "g1/1/1", "--usd", "-0.001", *more)
+        said = run("adjust", "g1/1/1", "--usd", "-0.001", *more)
+        this_month = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m}"
+        self.assertIn(f"of acme for {this_month}: the month of its row is closed", said)
 
         self.assertEqual(self.invoice("2025-10")["exact_usd"], "0.002", "it has been sent")
         found = self.invoice("month")
@@ -420,7 +422,7 @@ class OfJournalsMadeByHand(Checks):
         # A credit of its own has to name a month that is open, or say that it means it.
         credit = ("adjust", "--tenant", "acme", "--at", "2025-10-02", "--usd", "-5", *more)
         self.assertIn("is closed", run(*credit, status=1))
-        run(*credit, "--amend")
+        self.assertIn("for 2025-10, which was closed: send it anew", run(*credit, "--amend"))
         run("adjust", "g1/1/1", "--void", "--amend", *more)
         lines = csv.DictReader(io.StringIO(run("invoice", "acme", "2025-10", "--focus",
                                                *more[4:])))

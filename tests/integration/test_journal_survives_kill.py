@@ -7,11 +7,14 @@ For:       whole lines, numbered without a gap; a row for each answered request,
 """
 
 import json
+import os
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
+import harness
 import wire
 from harness import (ENVIRONMENT, KEY, Fake, Gateway, bearer, chat, cost_of_row, model, new_id,
                      tenants)
@@ -148,6 +151,11 @@ class JournalSurvivesKill(unittest.TestCase):
             choices = json.loads(event.removeprefix(b"data: ")).get("choices")
             received += bool(choices and choices[0]["delta"].get("content"))
         self.assertGreater(received, 5)
+        audit = subprocess.run([harness.TOLLGATE, "audit", "--config", gateway.config_path],
+                               capture_output=True, text=True, timeout=60, check=False,
+                               env=os.environ | ENVIRONMENT)
+        self.assertIn("note: test-1.inflight: 1 request of a process that died has no row yet",
+                      audit.stdout)
 
         gateway = self.start()
         self.end(gateway)

@@ -54,7 +54,12 @@ static enum err adjust(struct books_adjust ask)
         ask.by = SPAN("ops");
     if (ask.why.size == 0)
         ask.why = SPAN("a dispute");
-    return books_adjust(NULL, &config, &ask, now_us, id, &pusd, problem, sizeof(problem));
+    struct books_adjusted made = {.pusd = pusd};
+    const enum err err = books_adjust(NULL, &config, &ask, now_us, &made, problem, sizeof(problem));
+
+    (void)snprintf(id, sizeof(id), "%s", made.id);
+    pusd = made.pusd;
+    return err;
 }
 
 #define ADJUST(...) adjust((struct books_adjust){__VA_ARGS__})
@@ -216,6 +221,10 @@ static void a_closed_month_is_left_as_it_is(void **state)
     assert_int_equal(ADJUST(.tenant = SPAN("globex"), .add_pusd = -1, .admitted_us = PAPER_NOON_US),
                      ERR_BAD_VALUE);
     assert_non_null(strstr(problem, "closed"));
+    assert_int_equal(ADJUST(.tenant = SPAN("globex"), .add_pusd = -1,
+                            .admitted_us = closes_us + 40 * INT64_C(86400000000)),
+                     ERR_BAD_VALUE);
+    assert_non_null(strstr(problem, "has not begun"));
 
     assert_int_equal(ADJUST(.adjusts = SPAN("g1/1/2"), .add_pusd = -1, .amend = true), OK);
     assert_int_equal(row_of("g1-4-1.jsonl", 2).corrects_us, 0);

@@ -343,6 +343,7 @@ static void a_period_is_closed_when_nothing_of_it_can_come_any_more(void **state
     assert_int_equal(state_at(long_after_us - 1), INVOICE_GRACE);
     assert_int_equal(state_at(DECEMBER_US), INVOICE_GRACE);
     assert_int_equal(state_at(DECEMBER_US - 1), INVOICE_RUNNING);
+    assert_int_equal(state_at(0), INVOICE_AHEAD);
     ledger.behind = 1;
     assert_int_equal(state_at(long_after_us), INVOICE_WAITING);
     ledger.behind = 0;

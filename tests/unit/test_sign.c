@@ -5,7 +5,8 @@
  *            2. A key that is not there is made once: its file for its owner alone, the public one
  *               beside it.
  *            3. A key that others may read, or that is none of ours, is refused by name.
- *            4. A key's name is from its public bytes: the private and the public file have one. */
+ *            4. A key's name is from its public bytes; another key's public file beside a private
+ * one is kept under its name. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,9 +153,14 @@ static void another_key_does_not_vouch(void **state)
 {
     (void)state;
     struct sign_key *key = make_key();
+    struct sign_key *other_private = NULL;
     char other_path[96], signature[SIGN_TEXT_BYTES];
     snprintf(other_path, sizeof(other_path), "%s/other.pem", home);
     write_text(other_path, rfc_key, 0600);
+    assert_int_equal(sign_key_open(other_path, false, &other_private, problem, sizeof(problem)),
+                     OK);
+    sign_key_close(other_private);
+    snprintf(other_path, sizeof(other_path), "%s/other.pub", home);
     struct verify_key *other = open_public(other_path);
     assert_int_equal(sign_text(key, SPAN("text"), signature), OK);
 
@@ -184,9 +190,8 @@ static void a_key_is_made_once_for_its_owner_alone(void **state)
     struct verify_key *public = open_public(public_path);
     assert_string_equal(verify_key_id(public), id);
     verify_key_close(public);
-    public = open_public(key_path);
-    assert_string_equal(verify_key_id(public), id);
-    verify_key_close(public);
+    /* who is given the private one in its place is told */
+    assert_int_equal(verify_key_open(key_path, &public, problem, sizeof(problem)), ERR_BAD_VALUE);
 }
 
 static void a_lost_public_key_is_written_again(void **state)
@@ -213,6 +218,28 @@ static void a_new_key_has_its_own_public_key_beside_it(void **state)
 
     struct verify_key *public = open_public(public_path);
     assert_string_equal(verify_key_id(public), sign_key_id(key));
+    verify_key_close(public);
+    sign_key_close(key);
+}
+
+static void another_keys_public_key_is_kept_beside_its_own(void **state)
+{
+    (void)state;
+    char old_path[160], old_id[SIGN_KEY_ID_BYTES];
+    struct sign_key *key = make_key();
+    snprintf(old_id, sizeof(old_id), "%s", sign_key_id(key));
+    sign_key_close(key);
+    write_text(key_path, rfc_key, 0600); /* put in its place by hand */
+
+    assert_int_equal(sign_key_check(key_path, problem, sizeof(problem)), OK);
+    key = make_key();
+
+    struct verify_key *public = open_public(public_path);
+    assert_string_equal(verify_key_id(public), sign_key_id(key));
+    verify_key_close(public);
+    snprintf(old_path, sizeof(old_path), "%s/signing.%s.pub", home, old_id);
+    public = open_public(old_path);
+    assert_string_equal(verify_key_id(public), old_id);
     verify_key_close(public);
     sign_key_close(key);
 }
@@ -273,6 +300,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_key_is_made_once_for_its_owner_alone, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_public_key_is_written_again, start, stop),
         cmocka_unit_test_setup_teardown(a_new_key_has_its_own_public_key_beside_it, start, stop),
+        cmocka_unit_test_setup_teardown(another_keys_public_key_is_kept_beside_its_own, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_key_that_is_not_there_is_not_made_unasked, start, stop),
         cmocka_unit_test_setup_teardown(a_key_that_others_may_read_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(what_is_no_key_is_refused, start, stop),
