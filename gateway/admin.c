@@ -273,10 +273,9 @@ static void print_meter(FILE *out, const struct meter *meter)
     struct meter_view view;
 
     meter_view(meter, &view);
-    print_single(out, "tollgate_inflight_slots", "gauge", "places in the in-flight table",
+    print_single(out, "tollgate_inflight_slots", "gauge", "requests that may be under way",
                  view.slots);
-    print_single(out, "tollgate_inflight_open", "gauge", "places taken by requests under way",
-                 view.open);
+    print_single(out, "tollgate_inflight_open", "gauge", "requests under way", view.open);
     print_single(out, "tollgate_journal_waiting", "gauge", "ended requests not yet rows on disk",
                  view.ended_waiting);
     print_single(out, "tollgate_journal_failing", "gauge",

@@ -46,6 +46,8 @@ static bool take_key(void *owner, const char *value)
     return true;
 }
 
+_Static_assert(AUDIT_KEYS_MAX == 32, "said in what --public-key expects");
+
 static bool read_arguments(struct arguments *arguments, int argc, char **argv, int *out_status)
 {
     bool no_ledger = false;

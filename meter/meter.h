@@ -28,8 +28,9 @@ struct meter;
 struct slot; /* 1 KiB in the shared table; owned by one exchange from admit to settle */
 
 /* Opens the journal directory (made if absent; config->journal empty: rows go nowhere but are still
- * counted), the in-flight table of limits_in_flight slots, makes rows of what dead processes left
- * (recover.h), and starts the writer and, with a ledger or anchors, the keeper (keeper.h).
+ * counted), the in-flight table (of limits_in_flight slots, and more for what has ended), makes
+ * rows of what dead processes left (recover.h), and starts the writer and, with a ledger or
+ * anchors, the keeper (keeper.h).
  * One per process. problem: what is wrong, in words.
  * Errors: ERR_BAD_VALUE (gateway's name, the signing key, a journal that is damaged), ERR_INTERNAL
  * (the system), ERR_NO_MEMORY. */
@@ -78,7 +79,8 @@ struct meter_opening {
     int64_t bytes_in;
 };
 
-/* A slot, open; NULL when the table is full. Any worker. */
+/* A slot, open; NULL when limits_in_flight are, or the table is full of what has ended and has no
+ * row yet. Any worker. */
 MUST_CHECK struct slot *meter_admit(struct meter *meter, const struct meter_opening *opening);
 
 /* What the choice and the grant decided; again for each attempt. price may be NULL (no attempt was
@@ -282,7 +284,8 @@ MUST_CHECK enum err meter_query(struct meter *meter, struct meter_query *query);
 #define METER_QUERIES_MAX 64u
 
 struct meter_view {
-    uint32_t slots, open, ended_waiting;
+    uint32_t slots; /* limits_in_flight: as many may be open */
+    uint32_t open, ended_waiting;
     uint64_t rows;
     bool failing;          /* the last write failed */
     bool full;             /* no room for new work: what is under way still fits the reserve */
