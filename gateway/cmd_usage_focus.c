@@ -14,6 +14,7 @@
 
 #include "gateway/cmd_usage.h"
 #include "gateway/focus.h"
+#include "meter/record.h"
 
 #define NAME_BYTES 160
 #define ROW_ID_BYTES 160
@@ -94,9 +95,8 @@ static json_int_t member_number(const json_t *row, const char *name)
     return json_integer_value(json_object_get(row, name));
 }
 
-/* A correction, or a credit of its own. One of a row in a closed month, or that amends one,
- * corrects what was invoiced. */
-static void print_adjust(struct month *month, const json_t *row)
+/* A correction, or a credit of its own. */
+static void print_adjust(struct month *month, const struct record *record, const json_t *row)
 {
     struct focus_charge charge = month->charge;
     const struct span gateway = member_text(row, "gateway");
@@ -108,11 +108,8 @@ static void print_adjust(struct month *month, const json_t *row)
     }
     (void)snprintf(id, sizeof(id), "%.*s/%lld/%lld", (int)gateway.size, gateway.data,
                    (long long)member_number(row, "epoch"), (long long)member_number(row, "seq"));
-    charge.category = charge.cost_pusd < 0 && member_text(row, "adjusts").data == NULL
-                          ? FOCUS_CREDIT
-                          : FOCUS_ADJUSTMENT;
-    charge.correction = json_object_get(row, "corrects_us") != NULL ||
-                        member_number(row, "at_us") >= charge.billing.until_us + INVOICE_GRACE_US;
+    charge.category = invoice_row_credits(record) ? FOCUS_CREDIT : FOCUS_ADJUSTMENT;
+    charge.correction = invoice_row_corrects(record, month->zone);
     charge.charged = period_around(month->zone, PERIOD_HOUR, member_number(row, "admitted_us"));
     charge.model = member_text(row, "model");
     charge.what = member_text(row, "why");
@@ -125,11 +122,10 @@ static bool visit_row(void *owner, const struct record *record, struct span line
     struct month *month = owner;
     json_t *row = json_loadb(line.data, line.size, 0, NULL);
 
-    (void)record;
     if (row == NULL)
         month->err = ERR_NO_MEMORY;
-    else if (span_equal(member_text(row, "kind"), SPAN("adjust")))
-        print_adjust(month, row);
+    else if (record->kind == RECORD_ADJUST)
+        print_adjust(month, record, row);
     json_decref(row);
     return month->err == OK;
 }

@@ -245,6 +245,13 @@ MUST_CHECK enum err books_invoice(struct books *books, const struct config *conf
                                   struct invoice **out_invoice, char *problem, size_t problem_size);
 void books_invoice_free(struct invoice *invoice);
 
+/* Does an adjust correct what was invoiced before: was the month of its row, or the one that it
+ * amends, closed when it was made? Months are those of the zone. */
+bool invoice_row_corrects(const struct record *adjust, const struct zone *zone);
+
+/* Does an adjust give money back for no row? */
+bool invoice_row_credits(const struct record *adjust);
+
 /* ---- corrections ---- */
 
 struct books_adjust {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter/invoice.c: the invoice of a tenant's period, from the ledger.
  *
- * For:       books_invoice().
+ * For:       books_invoice(), and what kind of an adjust a row is.
  * Called by: the gateway's commands through books.h.
  * Knows not: how it is printed; how lines are rounded (invoice_lines.c).
  *
@@ -220,16 +220,25 @@ static bool visit_call(void *owner, const struct record *record, struct span lin
     return reading->err == OK;
 }
 
-/* One of a row in a closed month, or that amends one, corrects what was invoiced. */
+bool invoice_row_corrects(const struct record *adjust, const struct zone *zone)
+{
+    const struct period month = period_around(zone, PERIOD_MONTH, adjust->admitted_us);
+
+    return adjust->corrects_us != 0 || adjust->at_us >= month.until_us + INVOICE_GRACE_US;
+}
+
+bool invoice_row_credits(const struct record *adjust)
+{
+    return adjust->adjusts.size == 0 && adjust->cost_pusd < 0;
+}
+
 static void mark_adjust(struct reading *reading, const struct record *record)
 {
     const struct invoice_lines *others = &reading->sheet->others;
     struct invoice_line *line = &others->lines[others->count - 1];
-    const struct period month = period_around(reading->zone, PERIOD_MONTH, record->admitted_us);
 
-    line->correction =
-        record->corrects_us != 0 || record->at_us >= month.until_us + INVOICE_GRACE_US;
-    line->credit = record->adjusts.size == 0 && record->cost_pusd < 0;
+    line->correction = invoice_row_corrects(record, reading->zone);
+    line->credit = invoice_row_credits(record);
 }
 
 static bool visit_adjust(void *owner, const struct record *record, struct span line)
