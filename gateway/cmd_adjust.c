@@ -65,7 +65,7 @@ static const char *find_gap(const struct arguments *arguments)
     if (arguments->row != NULL && arguments->tenant != NULL)
         return "--tenant does not go with a row's id: the row has its tenant";
     if (arguments->row != NULL && arguments->at != NULL)
-        return "--at does not go with a row's id: a correction counts when its row does";
+        return "--at does not go with a row's id: the row has its moment";
     if (arguments->row == NULL && arguments->at == NULL)
         return "expected --at WHEN: the moment that the credit belongs to";
     if (arguments->adjust.void_row && arguments->usd != NULL)
