@@ -7,8 +7,10 @@
  *            4. Sums and rows that do not agree are asked for again; at last a closed period is an
  *               error, an open one a draft of what its rows say.
  *            5. A period is closed when it is over by the grace, the ledger has all rows, and no
- * table has work of the tenant's that was admitted in it, or cannot be read.
+ *               table has work of the tenant's that was admitted in it, or cannot be read.
  *            6. The ledger's errors come through.
+ *            7. An adjust of a month that was closed is a correction; one that gives back for no
+ *               row is a credit.
  * The books are doubles: lines and rows that a test lays out. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -385,6 +387,32 @@ static void errors_of_the_ledger_come_through(void **state)
     assert_string_equal(problem, "a sum does not fit");
 }
 
+static void an_adjust_of_a_closed_month_is_a_correction(void **state)
+{
+    (void)state;
+    struct record adjust = {.admitted_us = DECEMBER_US - 1, .at_us = long_after_us - 1};
+
+    assert_false(invoice_row_corrects(&adjust, zone_utc()));
+    adjust.at_us++;
+    assert_true(invoice_row_corrects(&adjust, zone_utc()));
+    adjust.admitted_us++; /* the month after it is open */
+    assert_false(invoice_row_corrects(&adjust, zone_utc()));
+    adjust.corrects_us = NOVEMBER_US;
+    assert_true(invoice_row_corrects(&adjust, zone_utc()));
+}
+
+static void an_adjust_of_no_row_that_gives_back_is_a_credit(void **state)
+{
+    (void)state;
+    struct record adjust = {.cost_pusd = -1};
+
+    assert_true(invoice_row_credits(&adjust));
+    adjust.cost_pusd = 1;
+    assert_false(invoice_row_credits(&adjust));
+    adjust = (struct record){.cost_pusd = -1, .adjusts = SPAN("g1/7/123")};
+    assert_false(invoice_row_credits(&adjust));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -398,6 +426,8 @@ int main(void)
         TEST(what_never_agrees_is_an_error_or_a_draft),
         TEST(a_period_is_closed_when_nothing_of_it_can_come_any_more),
         TEST(errors_of_the_ledger_come_through),
+        cmocka_unit_test(an_adjust_of_a_closed_month_is_a_correction),
+        cmocka_unit_test(an_adjust_of_no_row_that_gives_back_is_a_credit),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
