@@ -974,9 +974,9 @@ static void a_check_makes_nothing(void **state)
     assert_int_equal(books_check(&config, &problems), OK);
     write_journal_in("journal", 2, 5);
     fed_from("journal");
-    config.journal = SPAN("/no/such/journal");
+    config.journal = SPAN("/no-such-journal"); /* its folder is there: it is mistyped itself */
     assert_int_equal(books_check(&config, &problems), ERR_BAD_VALUE);
-    assert_ptr_equal(strstr(problems.text, "gate.yaml:7: meter.journal: /no/such/journal is not"),
+    assert_ptr_equal(strstr(problems.text, "gate.yaml:7: meter.journal: /no-such-journal is not"),
                      problems.text);
     config_problems_free(&problems);
     assert_int_equal(unlink(ledger_at), 0);
