@@ -420,11 +420,12 @@ static void rest(struct journal *journal, size_t rows)
         posted_sleep(&journal->posted, PAUSE_IDLE_NS);
 }
 
-/* Where a worker shares its core, bytes to a client come before rows. Not much lower: a quarter of
- * a core that is busy writes more rows than one worker ends. */
-static void give_way(void)
+/* Where a worker shares its core, bytes to a client come before rows, unless they wait for rows.
+ * Not much lower: a quarter of a core that is busy writes more rows than one worker ends. */
+static void give_way(const struct journal *journal)
 {
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
+    if (!journal->place.waits)
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
 }
 
 static void *run_writer(void *argument)
@@ -433,7 +434,7 @@ static void *run_writer(void *argument)
     bool stopping;
     size_t rows;
 
-    give_way();
+    give_way(journal);
     do {
         stopping = is_stopping(journal);
         rows = is_over(journal) ? 0 : write_group(journal);

@@ -7,6 +7,7 @@ For:       streams, plain and translated answers, HTTP/1.1 and HTTP/2, on a disk
 """
 
 import json
+import pathlib
 import random
 import signal
 import threading
@@ -17,7 +18,20 @@ from harness import KEY, bearer, chat, new_id, wait_until
 from ondisk import STILL_S, TOKENS, WAIT_S, Asked, OnADisk
 
 
+def writer_gives_way_by(gateway):
+    """How much nicer the journal's writer is than the process (proc(5): stat, field 19)."""
+    def nice_of(stat):
+        return int(stat.read_text().rsplit(")", 1)[1].split()[16])
+    tasks = pathlib.Path(f"/proc/{gateway.child.pid}/task")
+    writer, = [task for task in tasks.iterdir() if (task / "comm").read_text() == "journal\n"]
+    return nice_of(writer / "stat") - nice_of(tasks.parent / "stat")
+
+
 class TheEndWaits(OnADisk):
+    def test_a_writer_that_answers_wait_for_gives_way_to_nobody(self):
+        self.assertEqual(writer_gives_way_by(self.gateway), 0)
+        self.end()
+
     def held(self, body, path="/v1/chat/completions", protocols=("h1", "h2")):
         """Requests of each protocol whose rows are written and not synced."""
         asked = []
@@ -193,6 +207,10 @@ class ClientsComeAndGo(OnADisk):
 
 class ProcessDoesNotWait(OnADisk):
     DURABILITY = "process"
+
+    def test_the_writer_gives_way_to_workers(self):
+        self.assertGreater(writer_gives_way_by(self.gateway), 0)
+        self.end()
 
     def test_answers_end_while_no_sync_does(self):
         self.disk.sync_held = 1
