@@ -72,11 +72,12 @@ int arguments_refuse(const char *command, const char *format, ...) PRINTF_LIKE(2
 int arguments_refuse_value(const char *command, const char *name, const char *value,
                            const char *expected);
 
-/* At most one of these may be set: else says which two are. */
 struct argument_flag {
     const char *name;
     bool set;
 };
+
+/* At most one of these may be set. false: says which two are; the command ends with *out_status. */
 MUST_CHECK bool arguments_exclude(const char *command, const struct argument_flag *flags,
                                   size_t count, int *out_status);
 

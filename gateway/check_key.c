@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/base/sign.h"
@@ -29,23 +28,11 @@ static enum err say(const struct config *config, struct config_problems *problem
 static enum err judge_absent(const struct config *config, const char *path,
                              struct config_problems *problems)
 {
-    char folder[SIGN_PATH_BYTES], public_path[SIGN_PATH_BYTES], says[SAYS_BYTES];
-    const char *slash = strrchr(path, '/');
-    struct stat about;
+    char public_path[SIGN_PATH_BYTES], says[SAYS_BYTES];
 
-    (void)snprintf(folder, sizeof(folder), "%.*s",
-                   slash == NULL   ? 1
-                   : slash == path ? 1
-                                   : (int)(slash - path),
-                   slash == NULL ? "." : path);
-    sign_public_path(path, public_path);
-    /* The journal's own folder is made before the key. */
-    if (stat(folder, &about) != 0 && !span_equal(span_of(folder), config->journal)) {
-        (void)snprintf(says, sizeof(says),
-                       "expected a file in a folder that there is: %s: %s; the start would fail",
-                       folder, strerror(errno));
+    if (!books_has_folder(config, path, says, sizeof(says)))
         return say(config, problems, says, ERR_BAD_VALUE);
-    }
+    sign_public_path(path, public_path);
     (void)snprintf(says, sizeof(says),
                    "note: there is no %s: the start makes a new key, and its public key %s", path,
                    public_path);

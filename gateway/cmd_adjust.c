@@ -30,9 +30,7 @@ static const char help[] =
     "       [--ledger FILE] [--json]\n"
     "ROW_ID: GATEWAY/EPOCH/SEQ, as tollgate why prints it. AMOUNT: in USD, what is added; -0.01 "
     "gives back.\n"
-    "A correction counts in the month of its row; when that is closed (a day after its end), in "
-    "this "
-    "one.\n"
+    "A correction counts in its row's month; when that is closed (a day after its end), in this.\n"
     "--amend: in the closed one, whose invoice then has to be sent anew, or in one to come.\n"
     "--force books it for a tenant that neither configuration nor books know.\n";
 

@@ -191,8 +191,7 @@ static bool is_closed(const struct correction *correction, int64_t at_us)
     const struct zone *zone = config_zone_of(correction->config, span_of(correction->tenant));
     const struct period month = period_around(zone, PERIOD_MONTH, at_us);
 
-    return correction->now_us >= INVOICE_GRACE_US &&
-           month.until_us <= correction->now_us - INVOICE_GRACE_US;
+    return correction->now_us >= invoice_closes_us(&month);
 }
 
 /* Where it counts: what comes to light about a closed month is for the invoice of this one. */

@@ -93,21 +93,29 @@ void books_key_path(const struct config *config, char out[SIGN_PATH_BYTES])
     store_key_path(config, out);
 }
 
-/* Is there a folder for this path to lie in? A start makes no folder but the journal's own. */
-static bool has_folder(const struct books *books, const char *path, char *problem,
-                       size_t problem_size)
+/* Without the slashes at its end, but for that of the root. */
+static struct span trimmed(struct span path)
 {
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
+    while (path.size > 1 && path.data[path.size - 1] == '/')
+        path.size--;
+    return path;
+}
 
-    if (slash == NULL || slash == path)
-        return true;
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-    if (access(folder, F_OK) == 0 || strcmp(folder, books->directory) == 0)
+bool books_has_folder(const struct config *config, const char *path, char *problem,
+                      size_t problem_size)
+{
+    struct span folder = trimmed(span_of(path));
+    char text[PATH_MAX];
+
+    while (folder.size > 0 && folder.data[folder.size - 1] != '/')
+        folder.size--;
+    folder = trimmed(folder);
+    (void)snprintf(text, sizeof(text), "%.*s", (int)folder.size, folder.data);
+    if (folder.size == 0 || access(text, F_OK) == 0 || span_equal(folder, trimmed(config->journal)))
         return true;
     (void)snprintf(problem, problem_size,
-                   "expected a path in a folder that there is: %s: %s; the start would fail",
-                   folder, strerror(errno));
+                   "expected a path in a folder that there is: %s: %s; the start would fail", text,
+                   strerror(errno));
     return false;
 }
 
@@ -120,13 +128,13 @@ static enum err look(struct books *books, const struct config *config, struct sp
 
     *out_key = SPAN("meter.journal");
     *out_line = config->journal_line;
-    if (err == OK && !has_folder(books, books->directory, problem, problem_size))
+    if (err == OK && !books_has_folder(config, books->directory, problem, problem_size))
         err = ERR_BAD_VALUE;
     if (err != OK || config->ledger.size == 0)
         return err;
     *out_key = SPAN("meter.ledger");
     *out_line = config->ledger_line;
-    if (!has_folder(books, books->ledger_path, problem, problem_size))
+    if (!books_has_folder(config, books->ledger_path, problem, problem_size))
         err = ERR_BAD_VALUE;
     if (err == OK)
         err = ledger_look(books->ledger_path, &ledger, problem, problem_size);

@@ -34,14 +34,20 @@ void books_close(struct books *books);
 /* Where the signing key lies: as configured, else in the journal's folder. */
 void books_key_path(const struct config *config, char out[SIGN_PATH_BYTES]);
 
+/* Is there a folder for this path to lie in? A start makes no folder but the journal's own. false:
+ * problem says which is missing. */
+bool books_has_folder(const struct config *config, const char *path, char *problem,
+                      size_t problem_size);
+
 /* Would books_open() refuse what is configured, or a start for want of a folder? Makes and changes
  * nothing. Errors: ERR_BAD_VALUE (one more problem says why), ERR_NO_MEMORY. */
 MUST_CHECK enum err books_check(const struct config *config, struct config_problems *problems);
 
+enum books_purpose { BOOKS_USE, BOOKS_AUDIT, BOOKS_ANEW };
+
 /* As books_open(), for who needs the ledger also when that would refuse it. BOOKS_AUDIT: one of
  * another journal is opened, but takes nothing in (books_feed() says why). BOOKS_ANEW: one that
  * cannot be used gets another name (books_aside()), and an empty one takes its place. */
-enum books_purpose { BOOKS_USE, BOOKS_AUDIT, BOOKS_ANEW };
 MUST_CHECK enum err books_open_for(const struct config *config, enum books_purpose purpose,
                                    struct books **out_books, char *problem, size_t problem_size);
 
@@ -229,6 +235,13 @@ struct invoice {
 };
 
 #define INVOICE_GRACE_US (INT64_C(86400) * 1000000)
+
+/* When the grace of a period ends; INT64_MAX: never. */
+static inline int64_t invoice_closes_us(const struct period *period)
+{
+    return period->until_us < INT64_MAX - INVOICE_GRACE_US ? period->until_us + INVOICE_GRACE_US
+                                                           : INT64_MAX;
+}
 
 static inline bool invoice_is_closed(const struct invoice *invoice)
 {

@@ -224,7 +224,7 @@ bool invoice_row_corrects(const struct record *adjust, const struct zone *zone)
 {
     const struct period month = period_around(zone, PERIOD_MONTH, adjust->admitted_us);
 
-    return adjust->corrects_us != 0 || adjust->at_us >= month.until_us + INVOICE_GRACE_US;
+    return adjust->corrects_us != 0 || adjust->at_us >= invoice_closes_us(&month);
 }
 
 bool invoice_row_credits(const struct record *adjust)
@@ -358,9 +358,7 @@ static enum err make(struct reading *reading, int64_t now_us, bool *out_consiste
     struct invoice_sheet *sheet = reading->sheet;
     enum err err;
 
-    sheet->invoice.closes_us = sheet->invoice.period.until_us < INT64_MAX - INVOICE_GRACE_US
-                                   ? sheet->invoice.period.until_us + INVOICE_GRACE_US
-                                   : INT64_MAX;
+    sheet->invoice.closes_us = invoice_closes_us(&sheet->invoice.period);
     sheet->invoice.state = state_of(reading->books, &sheet->invoice, now_us);
     err = read_all(reading);
 

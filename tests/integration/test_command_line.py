@@ -160,10 +160,13 @@ class CommandLine(unittest.TestCase):
 
     def test_the_folders_that_a_start_does_not_make_have_to_be_there(self):
         home = pathlib.Path(self.holder.name)
-        text = GOOD + f"meter:\n  journal: {home}/JOURNAL/rows\n  ledger: sqlite:{home}/LEDGER/l.db\n"
+        text = GOOD + (f"meter:\n  journal: {home}/JOURNAL/rows/\n"
+                       f"  ledger: sqlite:{home}/LEDGER/l.db\n")
         (home / "there").mkdir()
         for journal, ledger, key in (("absent", "there", "journal"), ("there", "absent", "ledger"),
-                                     ("there", "there", None), ("there", "there/rows", None)):
+                                     ("there", "there", None), ("there", "there/rows", None),
+                                     ("there/", "there/rows/", None),
+                                     ("absent/", "there", "journal")):
             code, said = self.check(text.replace("JOURNAL", journal).replace("LEDGER", ledger))
             self.assertEqual(code, 1 if key else 0, said)
             if key:
