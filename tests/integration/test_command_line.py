@@ -165,7 +165,7 @@ class CommandLine(unittest.TestCase):
         (home / "there").mkdir()
         for journal, ledger, key in (("absent", "there", "journal"), ("there", "absent", "ledger"),
                                      ("there", "there", None), ("there", "there/rows", None),
-                                     ("there/", "there/rows/", None),
+                                     ("there", "there/rows/", None),
                                      ("absent/", "there", "journal")):
             code, said = self.check(text.replace("JOURNAL", journal).replace("LEDGER", ledger))
             self.assertEqual(code, 1 if key else 0, said)
